@@ -73,8 +73,8 @@ async def test_a_side_request_of_an_episode_is_no_step(tmp_path: Path) -> None:
         ({}, {"episode": "e1"}, 400, "episode is not an object"),
         ({}, {"episode": {"id": "e1", "task": ["a"]}}, 400, "episode.task is"),
         ({"X-Episode-Id": "over", "X-Episode-Task": "pens"}, {}, 409, "episode key:over has ended"),
-        ({"X-Episode-Id": "over", "X-Episode-Task": "nuts"}, {}, 409, "another one's"),
-        ({"X-Episode-Id": "theirs", "X-User-Id": "bob"}, {}, 409, "is one of user key"),
+        ({"X-Episode-Id": "over", "X-Episode-Task": "nuts"}, {}, 409, "exists already"),
+        ({"X-Episode-Id": "theirs", "X-User-Id": "bob"}, {}, 409, "belongs to user key"),
     ],
 )
 async def test_what_is_no_step_is_refused_in_words(

@@ -65,7 +65,7 @@ def _problem(text: str) -> str:
             {"type": "string", "format": "date", "pattern": "^x"},
             "Unsatisfiable schema: no text fits its pattern, format and lengths together (at #",
         ),
-        (TWO, "oneOf is not supported where its schemas cannot be told apart; anyOf is (at #"),
+        (TWO, "oneOf is not supported if its schemas cannot be distinguished; anyOf is (at #"),
         ({"enum": [{"not": 1}], "not": {}, "$comment": "mine"}, "the keyword not is not supported (at #/not"),
     ],
 )

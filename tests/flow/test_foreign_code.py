@@ -91,10 +91,10 @@ def test_a_trainer_opens_no_such_model(model: Path, mark: Path) -> None:
 
 
 def test_a_trainer_goes_on_from_no_pickle(home: Path, mark: Path) -> None:
-    with pytest.raises(AdapterError, match="holds no adapter that training can continue from"):
+    with pytest.raises(AdapterError, match="has no adapter that training can continue from"):
         checkpoint.read(version_folder(home, TWO), {})
     (version_folder(home, TWO) / "adapter_model.bin").rename(version_folder(home, TWO) / WEIGHTS)
-    with pytest.raises(AdapterError, match="holds no adapter that training can continue from"):
+    with pytest.raises(AdapterError, match="has no adapter that training can continue from"):
         checkpoint.read(version_folder(home, TWO), {})
     assert not was_left(mark)
 

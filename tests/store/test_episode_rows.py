@@ -109,7 +109,7 @@ async def test_begun_again_it_is_the_same_and_another_task_under_its_id_is_refus
     await stepping(store, "a", 0)
     again = await store.episodes.begin(Episode("key:a", "alice", "pens", 5.0, group="g"))
     assert again.episode.begun_s == 1000.0 and len(again.steps) == 1
-    with pytest.raises(RequestError, match="another one's"):
+    with pytest.raises(RequestError, match="exists already"):
         await store.episodes.begin(Episode("key:a", "alice", "nuts", 5.0, group="g"))
 
 

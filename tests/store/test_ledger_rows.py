@@ -246,7 +246,7 @@ async def test_a_version_never_changes_hands(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is live before it met the gate"):
         await store.commit_step(StepRecord("1", 1.0, 2.0, (), (), {}, replace(row, status=VersionStatus.LIVE)))
     await store.commit_step(StepRecord("1", 1.0, 2.0, (), (), {}, row))
-    with pytest.raises(ValueError, match="made already"):
+    with pytest.raises(ValueError, match="exists already"):
         await store.commit_step(StepRecord("2", 1.0, 2.0, (), (), {}, row))
     assert [each.digest for each in await store.versions()] == ["", "one"]
     await store.aclose()

@@ -113,7 +113,7 @@ async def test_a_rank_killed_in_mid_step_fails_the_step_and_another_is_started(
 async def test_what_is_wrong_is_said_once_and_clearly(trainer_model: Path, recorder: Recorder, tmp_path: Path) -> None:
     trainer = TrainerProcess(trainer_model, SETTINGS)
     try:
-        with pytest.raises(TrainerError, match="holds no adapter"):
+        with pytest.raises(TrainerError, match="has no adapter"):
             await trainer.step(recorder.batch(), resume=tmp_path / "nowhere")
         assert (await trainer.step(recorder.batch(), resume=None)).took_step
     finally:

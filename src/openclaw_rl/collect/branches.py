@@ -26,11 +26,11 @@ class Branches:
 
     @property
     def held(self) -> int:
-        """How many digests and turns are held."""
+        """How many digests and turns are in memory."""
         return len(self._turns) + len(self._after) + len(self._abandoned) + len(self._kept)
 
     def let_go(self) -> None:
-        """Knows nothing any more."""
+        """Removes everything from memory."""
         for held in (self._turns, self._after, self._abandoned, self._kept):
             held.clear()
 
@@ -44,7 +44,7 @@ class Branches:
         self._bound()
 
     def goes_on(self, turn: str) -> None:
-        """Records that a conversation continued from a turn: what else had followed the turn before was left out."""
+        """Records that a conversation continued from a turn: other messages after the turn before were left out."""
         parent, message = self._turns.get(turn, ("", ()))
         if not parent:
             return

@@ -11,7 +11,7 @@ from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.turn import CONNECTING, Arrival, Turn, TurnKind
 
-LONGEST_UNIT = 200  # letters that come again and again
+LONGEST_UNIT = 200  # letters of the repeated piece
 LEAST_REPEATS = 6
 KINDS = {kind.value: kind for kind in TurnKind}
 LEAST_LOOPED = 120  # letters
@@ -87,20 +87,17 @@ def _kind_of(arrival: Arrival, rules: ClientRules, *, has_stamped: bool) -> tupl
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of the requests so far, and the reasons that they give why nothing is learned.
-
-    Counts of placed requests since the start.
-    """
+    """Counts of placed requests since the start, and reasons why nothing is learned from them."""
 
     main: int = 0
     side: int = 0
-    fresh: int = 0  # named no session and went on from nothing
-    with_history: int = 0  # main requests that hold an earlier reply
+    fresh: int = 0  # named no session and continued nothing
+    with_history: int = 0  # main requests that contain an earlier reply
     going_on: int = 0  # main requests that continue a served turn
     _said: str | None = None
 
     def placed(self, kind: TurnKind, *, is_fresh: bool, goes_on: bool, has_history: bool) -> None:
-        """One request more."""
+        """Counts one more request."""
         if kind is TurnKind.SIDE:
             self.side += 1
             return

@@ -1,5 +1,5 @@
 """How far a history agrees with a served turn, even if not word for word: clients add tags to replies, remove reminders
-from users' messages again, clear old results, and pass calls on with other names.
+from users' messages again, clear old results, and rename calls.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from openclaw_rl.core.message import Message, Role
 
 DISTINCT = 60  # letters of a reply that does not occur twice by accident
 OPENING, SHORT = 40, 16  # letters with which a reply is searched for
-LEAST_PART = 3  # letters of a user's message that stand alone on their lines within another
-LEAST_INSERT = 12  # letters of what was removed from a message again
+LEAST_PART = 3  # letters of a user's message that are on separate lines within another
+LEAST_INSERT = 12  # letters of text that was removed from a message again
 LEAST_WITH_MORE = 16  # letters of a reply after which a client may write as much as it likes
 _THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>\s*", re.DOTALL)
 _TAG = re.compile(r"\s*(?:</?[\w|:-]{1,40}>|```|<\|?[\w-]{1,40}\|?>)\s*")
@@ -26,8 +26,8 @@ _ID = re.compile(r"\bcall_?[0-9a-f]{12}\d{1,3}\b")  # in the form that this serv
 class Alignment:
     """How many messages both end with, how many of them word for word, and whether that is all of the history.
 
-    `inserts` is what was in users' messages when they were sent, and is not any more. `by_id` says that the reply made
-    a call with an id that this server gave out.
+    `inserts` are texts that were in users' messages when they were sent, and are missing now. `by_id`: the reply made a
+    call with an id that this server gave out.
     """
 
     size: int = 0
@@ -39,7 +39,7 @@ class Alignment:
 
     @property
     def is_exact(self) -> bool:
-        """Whether all of it is word for word."""
+        """Whether all of it agrees word for word."""
         return self.size == self.exact
 
 
@@ -147,7 +147,7 @@ def _is_alike(their: Message, own: Message, found: Alignment) -> bool:
 
 
 def _shares_call(theirs: Message, mine: Message) -> bool:
-    """Whether both made a call of one id; in words a call is known only with all others, each with its name."""
+    """Whether both made a call with the same id; calls written as text must all agree, each with its name."""
     own = {call_key(call.id, call.name) for call in mine.tool_calls} - {""}
     if not own or any(call_key(call.id) in own for call in theirs.tool_calls):
         return bool(own)

@@ -1,7 +1,7 @@
 """Lines that a client writes around each of its owner's messages: known since messages of a conversation share them.
 
-Nobody begins two different messages with the same lines, apart from numbers in them; a program does. What is compared
-are messages as they were sent and as they stand in a history. A frame once found is known in other conversations, too.
+Nobody begins two different messages with the same lines, apart from numbers in them; a program does. Messages are
+compared as they were sent and as they are in a history. A frame that was found is known in other conversations, too.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MOST_FRAMES = 32  # of a key
 LEAST_LABEL, MOST_LABEL = 6, 60  # letters
 LEAST_ALIKE = 2  # this many messages with a frame show that one without it was written by another author
 STAMP_NUMBERS = 3  # of a date or a time in brackets
-COMPARED = 512  # pairs of messages, and lines of messages, that are kept: a session's are compared at each request
+COMPARED = 512  # cached pairs and lines of messages: a session's are compared at each request
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _STAMP = re.compile(r"\s*[\[(](?P<inside>[^\[\]()\n]{4,60})[\])]:?\s+(?=\S)")
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The first and the last of the lines that stand before words, or after them."""
+    """The first and the last of the lines before words, or after them."""
 
     first: str
     last: str
@@ -41,7 +41,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class FramedText:
-    """A message: the owner's words, empty if it is in doubt which they are, and the frame around them."""
+    """A message: the owner's words, empty if it is uncertain which they are, and the frame around them."""
 
     words: str
     frames: tuple[Frame, ...] = ()
@@ -57,12 +57,12 @@ class FrameMemory:
 
     @property
     def held(self) -> int:
-        """How many texts and frames are held."""
+        """How many texts and frames are in memory."""
         listed = [*self._sent.values(), *self._frames.values()]
         return sum(len(each) for each in listed) + len(self._stamped)
 
     def let_go(self) -> None:
-        """Knows nothing any more."""
+        """Removes everything from memory."""
         for held in (self._sent, self._frames, self._stamped):
             held.clear()
         _shared.cache_clear()
@@ -96,7 +96,7 @@ class FrameMemory:
         return found.words
 
     def lacks_frame(self, session: str, text: str) -> bool:
-        """Whether most messages of a session share lines as they were sent, or are objects, and this is as none."""
+        """Whether most messages of a session share lines as they were sent, or are objects, and this one differs."""
         others = [each for each in self._sent.get(session, ()) if each.strip() != text.strip()]
         framed = [each for at, each in enumerate(others) if _is_like(each, [*others[:at], *others[at + 1 :]])]
         return len(framed) >= LEAST_ALIKE and 2 * len(framed) > len(others) and not _is_like(text, framed)

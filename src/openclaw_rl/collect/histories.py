@@ -2,8 +2,7 @@
 
 System messages change within a session and are left out; so are call ids, reasoning and white space at the ends,
 which clients do not send back as they came. A tool call's arguments are compared as JSON.
-Served replies are found again by the ids of their calls and their first words if a history continues nothing word for
-word.
+If a history continues nothing word for word, served replies are found by the ids of their calls and their first words.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from openclaw_rl.core.message import ImagePart, Message, Role, ToolCall
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.tables.turns import ServedTurn
 
-MOST_ALIKE = 64  # conversations of one digest that are held; others are found in the store by their session
+MOST_ALIKE = 64  # conversations of one digest in memory; others are found in the store by their session
 MESSAGE_TOKENS = 16  # a message with its block of the prompt takes as much memory as these
 LONG_ARGUMENTS_CHARS = 1_000_000
 TURN_TOKENS = 64  # what a turn takes in addition to its tokens and messages
-MOST = 256  # requests under way with histories that are kept; those of others are digested again
+MOST = 256  # requests in flight whose histories are kept; those of others are digested again
 MOST_MESSAGES = 50_000  # of all of them together: the longest histories have ten thousand
 MOST_BEGUN_ALIKE = 16  # turns that begin alike; the latest are kept
 FOLLOWED = frozenset({State.PAIRED, State.JUDGED, State.READY, State.TRAINED})
@@ -34,7 +33,7 @@ FOLLOWED = frozenset({State.PAIRED, State.JUDGED, State.READY, State.TRAINED})
 
 @dataclass(frozen=True)
 class History:
-    """The messages of a request without the system's, under an API key, with a `space` that no other key shares.
+    """The messages of a request without the system's, for an API key, with a `space` that no other key shares.
 
     They are digested on first use. If a request contains no reply, this is when its turn is entered.
     """
@@ -58,7 +57,7 @@ class History:
 
     @cached_property
     def replies(self) -> tuple[int, ...]:
-        """Where the assistant spoke, latest first."""
+        """The positions of the assistant's messages, latest first."""
         last = len(self.spoken) - 1
         return tuple([at for at in range(last, -1, -1) if self.spoken[at].role is Role.ASSISTANT])
 
@@ -69,7 +68,7 @@ def history_of(space: str, messages: Sequence[Message]) -> History:
 
 
 def digested(space: str, messages: Sequence[Message]) -> History:
-    """The same, its digests made; for histories that are digested in a thread."""
+    """The same, with its digests computed; for histories that are digested in a thread."""
     history = history_of(space, messages)
     _ = history.chains
     return history
@@ -99,7 +98,7 @@ def following(history: History, at: int) -> tuple[Message, ...]:
 class Index:
     """A cache of the store: recent conversations by their digest, and the latest turns themselves.
 
-    Both are bounded: what has not been used for longest is removed, and found in the store again.
+    Both are bounded: the least recently used are removed, and found in the store again.
     """
 
     def __init__(self, *, chains: int, tokens: int) -> None:
@@ -113,7 +112,7 @@ class Index:
 
     @property
     def held(self) -> dict[str, int]:
-        """How much is in memory: conversations, turns, and what these take in tokens."""
+        """How much is in memory: conversations, turns, and their size in tokens."""
         return {
             "collect_conversations_held": len(self._chains),
             "collect_replies_held": len(self.replies),
@@ -132,7 +131,7 @@ class Index:
             self._chains.popitem(last=False)
 
     def enter(self, turn: Turn, known: KnownReply, space: str, history: History, chain: str) -> None:
-        """Records a turn that answered `history`, under everything with which it may be searched for."""
+        """Records a turn that answered `history`, under every key with which it may be searched for."""
         self.add(chain, known)
         self.keep(turn)
         self._asked[f"{turn.session}:{history.prefix}"] = turn.id
@@ -141,7 +140,7 @@ class Index:
             self._asked.popitem(last=False)
 
     def asked(self, session: str, prefix: str) -> str | None:
-        """The turn of a session that answered just this last; since the start only."""
+        """The latest turn of a session with this request; since the start only."""
         return self._asked.get(f"{session}:{prefix}")
 
     def fill(self, found: Sequence[ServedTurn]) -> None:
@@ -158,7 +157,7 @@ class Index:
         return [known for known in held if session is None or known.session == session]
 
     def keep(self, turn: Turn) -> None:
-        """Holds the turn itself, and lets go of the ones longest unused."""
+        """Keeps the turn itself, and removes the least recently used ones."""
         self.forget(turn.id)
         self._turns[turn.id] = turn
         self._tokens += _size(turn)
@@ -186,7 +185,7 @@ class Index:
             self.forget(turn)
 
     def forget(self, name: str) -> None:
-        """Lets go of the turn of this id."""
+        """Removes the turn of this id from memory."""
         turn = self._turns.pop(name, None)
         if turn is not None:
             self._tokens -= _size(turn)
@@ -206,7 +205,7 @@ def _text(item: Message) -> str:
 def _arguments(call: ToolCall) -> str:
     """The arguments with their keys in order; 1.0 is 1, as a client written in JavaScript sends it back.
 
-    Very long ones are compared as they were written: reading them would hold the interpreter for too long.
+    Very long ones are compared as they were written: parsing them would block the interpreter for too long.
     """
     if len(call.arguments) > LONG_ARGUMENTS_CHARS:
         return call.arguments.strip()
@@ -222,14 +221,14 @@ def _number(text: str) -> float | int:
 
 
 def _size(turn: Turn) -> int:
-    """What a turn takes, counted in tokens: a message with its block of the prompt is worth some, and so is a turn."""
+    """The size of a turn in tokens; a message with its block of the prompt counts as some, and so does a turn."""
     own = len(turn.prompt.tokens) + len(turn.completion.tokens)
     return own + MESSAGE_TOKENS * len(turn.messages) + TURN_TOKENS
 
 
 @dataclass(slots=True)
 class RememberedRequest:
-    """One request. `again` names a turn that was asked the same; empty if there is none, None if not yet checked."""
+    """One request. `again` names a turn with the same request; empty if there is none, None if not yet checked."""
 
     messages: tuple[Message, ...]
     history: History
@@ -237,7 +236,7 @@ class RememberedRequest:
 
 
 class RequestMemory:
-    """Histories of requests under way, by their messages: entering a turn need not digest again what placing it did.
+    """Histories of requests in flight, by their messages: entering a turn need not compute its digests again.
 
     The oldest entries are removed first.
     """
@@ -246,10 +245,10 @@ class RequestMemory:
         self._most = most
         self._most_messages = most_messages
         self._held: OrderedDict[int, RememberedRequest] = OrderedDict()
-        self.size = 0  # messages held
+        self.size = 0  # messages in memory
 
     def __len__(self) -> int:
-        """How many histories are held."""
+        """How many histories are in memory."""
         return len(self._held)
 
     def note(self, messages: tuple[Message, ...], history: History, *, again: str | None = "") -> None:
@@ -266,12 +265,12 @@ class RequestMemory:
         return held if held is not None and held.messages is messages else None
 
     def let_go(self) -> None:
-        """Remembers nothing: what is under way is digested again."""
+        """Removes everything: requests in flight are digested again."""
         self._held.clear()
         self.size = 0
 
     def forget(self, messages: tuple[Message, ...]) -> None:
-        """The request is answered."""
+        """Removes an answered request."""
         held = self._held.pop(id(messages), None)
         if held is not None:
             self.size -= len(held.messages)
@@ -299,9 +298,8 @@ class KnownReply:
 class Replies:
     """Served replies by what a history may still contain of them: the ids of their calls, and their first words.
 
-    It is used only if a history does not continue anything word for word. It knows the turns since the start.
-
-    Turns by their replies, within a bound: what has not been used for longest is forgotten.
+    It is used only if a history does not continue anything word for word. It has the turns since the start, within a
+    bound: the least recently used are removed.
     """
 
     def __init__(self, *, most: int) -> None:
@@ -309,7 +307,7 @@ class Replies:
         self._held: OrderedDict[str, list[KnownReply]] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many names lead to a turn."""
+        """The number of keys."""
         return len(self._held)
 
     def enter(self, space: str, reply: Message, known: KnownReply) -> None:

@@ -53,7 +53,7 @@ class Continuation:
     over: tuple[str, ...] = ()
     over_why: str = ""
     may_ask_again: bool = False
-    inserts: tuple[str, ...] = ()  # what was in users' messages when they were sent, and is not any more
+    inserts: tuple[str, ...] = ()  # texts that were in users' messages when they were sent, and are missing now
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Past:
         return await asyncio.to_thread(told) if len(history.spoken) > MANY else told()
 
     async def asked_again(self, history: History, session: str) -> str:
-        """Which turn of a session answered the same before, in words; empty if none did."""
+        """The turn of a session that answered the same request before, in words; empty if there is none."""
         found = await self._store.standing(session, prefix=history.prefix, limit=0)
         return "" if found.asked is None else _asked_again(found.asked)
 
@@ -129,7 +129,7 @@ class Past:
             try:
                 held = await self._store.turn(name)
             except DamageError as problem:  # the conversation continues without it
-                log.error("turn=%s cannot be gone on from: %s", name, problem)
+                log.error("turn=%s cannot be continued: %s", name, problem)
             if held is not None:
                 self._index.keep(held)
         return held
@@ -210,7 +210,7 @@ class Past:
         (size, exact, *_), link, alignment = found[-1]
         rivals = {each.known.session for rank, each, _ in found if rank[:2] == (size, exact)}
         if len(rivals) > 1 and not (alignment.is_exact and (alignment.is_whole or size >= LEAST_ALIKE_UNNAMED)):
-            return None  # two conversations say as much of it: neither is meant for certain
+            return None  # two conversations agree equally: it is unclear which is meant
         return link, alignment
 
     def _found(
@@ -227,7 +227,7 @@ class Past:
 
 
 def _is_enough(alignment: Alignment, turn: Turn, *, is_named: bool) -> bool:
-    """Whether a history and a turn have so much in common that no other conversation would."""
+    """Whether a history and a turn have more in common than any other conversation would."""
     if alignment.size == 0 or alignment.by_id:
         return alignment.by_id
     is_distinct = len(said(turn.reply.text)) >= DISTINCT
@@ -259,7 +259,7 @@ def _kept(history: History, waiting: Sequence[Turn], rules: ClientRules, *, leas
 
 
 def _conversation(turn: Turn, rules: ClientRules) -> Digests:
-    """The digests of what was said in a turn, the system's part left out, and of its reply."""
+    """The digests of a turn's messages, without the system's, and of its reply."""
     return Digests((*rules.spoken(turn.messages), turn.reply))
 
 
@@ -278,7 +278,7 @@ class Digests:
         return len(self._messages)
 
     def __getitem__(self, at: int) -> str:
-        """That of the message at `at`."""
+        """The digest of the message at `at`."""
         found = self._made.get(at)
         if found is None:
             found = self._made[at] = extended("", self._messages[at])
@@ -286,7 +286,7 @@ class Digests:
 
 
 def _alike(theirs: Digests, stop: int, mine: Digests) -> int:
-    """How many messages both end with, theirs up to `stop`."""
+    """How many messages at the ends of both are equal; of theirs, up to `stop`."""
     size, last = 0, len(mine)
     while size < min(stop, last) and theirs[stop - 1 - size] == mine[last - 1 - size]:
         size += 1

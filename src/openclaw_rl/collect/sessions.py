@@ -34,7 +34,7 @@ MOST_NUMBER = 2**53
 
 @dataclass(frozen=True, slots=True)
 class NamedSession:
-    """A session, and how we know."""
+    """A session, and how it was found."""
 
     session: str
     how: str
@@ -62,7 +62,7 @@ def fresh_session(key_name: str) -> str:
 
 
 def tidy(given: str) -> str:
-    """A name a person can read and a log can hold; different names stay different."""
+    """A readable name, safe for logs; different names stay different."""
     name = given.strip()
     if len(name) <= LONGEST_NAME and name.isprintable():
         return name
@@ -72,7 +72,7 @@ def tidy(given: str) -> str:
 
 
 def named(arrival: Arrival) -> NamedSession | None:
-    """The session that headers or body name, the first that is there."""
+    """The first session that headers or body name."""
     for given, how in _claims(arrival):
         if given:
             return NamedSession(session_name(arrival.key_name, given), f"session from {how}")
@@ -101,7 +101,7 @@ def user_of(arrival: Arrival, *, may_name: bool = True) -> str:
 
 
 def agent_of(arrival: Arrival) -> str:
-    """Which agent asks, as the header says."""
+    """The agent that the header names."""
     return tidy(arrival.headers.get("x-agent-id", "")) or "default"
 
 
@@ -114,7 +114,7 @@ def says_done(arrival: Arrival) -> bool:
 def claimed(arrival: Arrival, reply: Turn | None, shown: Arrival, telling: ClientRules) -> NamedSession | None:
     """The session that headers or body name, its episode's, that of the `reply` it names, or the client's own name.
 
-    `shown` is what of the request the client's habits (`telling`) are read from.
+    `shown` is the part of the request that the client's rules (`telling`) read.
     """
     told = named(arrival) or episode_session(arrival) or _by_response(reply) or _by_client(shown, telling)
     thread = telling.thread(shown) if told is not None else None
@@ -160,7 +160,7 @@ def _word(value: Json) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StepClaim:
-    """What a request says about its step. `index` is None if the server is to count."""
+    """What a request says about its step. `index` is None if the server counts."""
 
     id: str
     index: int | None = None
@@ -187,14 +187,14 @@ class StepClaim:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedStep:
-    """The step that a request is, and what is `shown` in it, which follows the step's turn before (`after`)."""
+    """The step of a request, and the messages `shown` in it, which follow the turn of the step before (`after`)."""
 
     step: EpisodeStep
     shown: Sequence[Message]
     after: str | None
 
     async def note(self, store: Store) -> None:
-        """Has what is shown follow the step before."""
+        """Stores the shown messages as the next state of the step before."""
         await store.episodes.observe(self.step.episode, self.step.index, self.shown, after=self.after)
 
 
@@ -213,7 +213,7 @@ def step_claim(arrival: Arrival) -> StepClaim | None:
     texts = {name: _text(arrival, name) for name in TEXTS}
     numbers = {name: _number(arrival, name) for name in NUMBERS}
     if numbers["group_size"] == 0:
-        raise _wrong("group_size", 0, "send how many episodes the group holds, or leave it out")
+        raise _wrong("group_size", 0, "send how many episodes the group has, or leave it out")
     return StepClaim(
         id=texts["id"],
         index=numbers["step"],
@@ -243,7 +243,7 @@ def episode_session(arrival: Arrival) -> NamedSession | None:
 async def step_of(
     store: Store, arrival: Arrival, shown: Sequence[Message], parent: Turn | None, *, user: str, prefix: str
 ) -> ClaimedStep | None:
-    """The step that a request is, None if it belongs to no episode. Nothing of its content is recorded yet.
+    """The step of a request, None if it belongs to no episode. Nothing of its content is recorded yet.
 
     If the episode does not exist and the request names its task, it is begun here. Raises RequestError: 404 if it names
     no task, 409 if the episode has ended or is another user's.
@@ -266,7 +266,7 @@ async def step_of(
         raise RequestError(f"episode {name} has ended", fix="begin another", status=409, param="episode.id")
     if row.episode.user != user:
         raise RequestError(
-            f"episode {name} is one of user {row.episode.user}, and this request is {user}'s",
+            f"episode {name} belongs to user {row.episode.user}, and this request to {user}",
             fix="send the X-User-Id that the episode was begun with",
             status=409,
             param="X-User-Id",

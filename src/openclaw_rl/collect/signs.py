@@ -1,7 +1,7 @@
 """Recent observations by which a program's words are recognised without any rule for the client.
 
-It keeps digests of lines, and the text itself of what was put into messages and removed again, all within bounds and
-only since the start. In doubt a sign says that nobody spoke, which loses a lesson but teaches nothing wrong.
+It keeps digests of lines, and the text of what was inserted into messages and removed again, all within bounds and only
+since the start. In doubt the message counts as nobody's, which loses a lesson but teaches nothing wrong.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LONG_LINE = 24  # letters that are not quoted by accident
 RESTATED = 3  # long lines of a reply that a compacted conversation begins with
 LONG_FORM, FORM_LINES = 200, 5  # letters and lines of what may be a program's instructions
 SESSIONS = 2  # others in which a text recurred
-UNANSWERED = 3  # sessions that begin alike and are never gone on with
+UNANSWERED = 3  # sessions that begin alike and are never continued
 PROBE_TOKENS, PROBE_LETTERS = 16, 24  # of a request that only tries the connection; Responses has no limit below 16
 _NUMBERED = re.compile(r"\S*\d\S*")  # a release, a date or a digest, which may change within a session
 _ELEMENT = re.compile(r"<[a-z][^<>]{0,60}>(?P<said>[^<]+)</[a-z][^<>]{0,40}>")
@@ -98,7 +98,7 @@ class ProgramTextDetector:
 
     @property
     def held(self) -> int:
-        """How many digests and texts are held."""
+        """How many digests and texts are in memory."""
         plain = sum(len(kind) for kind in self._all if kind is not self._inserts)
         return plain + sum(map(len, self._inserts.values())) + self.frames.held + self.branches.held
 
@@ -184,11 +184,11 @@ class ProgramTextDetector:
         return any(len([each for each in listed if each != session]) >= UNANSWERED for listed in alike)
 
     def is_abandoned(self, space: str, text: str) -> bool:
-        """Whether such a message was answered before, and its conversation went on as if it had never been sent."""
+        """Whether such a message was answered before, and its conversation continued as if it had never been sent."""
         return any(self.branches.is_abandoned(name) for name in beginnings(space, text))
 
     def took_out(self, space: str, inserts: Sequence[str]) -> None:
-        """Records what was in a message when it was sent and is missing in its history later."""
+        """Records texts that were in a message when it was sent and are missing in its history later."""
         held = self._inserts.setdefault(space, [])
         for text in inserts:
             lines = [line.strip() for line in text.split("\n") if line.strip()]
@@ -198,7 +198,7 @@ class ProgramTextDetector:
         self._used(self._inserts, space)
 
     def without_inserts(self, space: str, text: str) -> str:
-        """The text without what is known to be removed from messages again."""
+        """The text without pieces that are known to be removed from messages again."""
         for each in self._inserts.get(space, ()):
             at = text.find(each.text)
             if at >= 0:
@@ -270,7 +270,7 @@ class ProgramTextDetector:
         return bool(system) and any(each is not None and each.is_reply and each.system != system for each in held)
 
     def quoted_session(self, space: str, texts: Sequence[str]) -> str | None:
-        """The conversation that a request quotes more of than of any other."""
+        """The conversation that a request quotes most."""
         counts = Counter(found.session for text in texts for found, _, _ in self._quoted(space, text))
         best = counts.most_common(2)
         return best[0][0] if len(best) == 1 or (best and best[0][1] > best[1][1]) else None
@@ -287,7 +287,7 @@ class ProgramTextDetector:
                     yield found, said, is_labelled
 
     def missing(self, session: str, arrival: Arrival, parent: Turn | None) -> MissingFeatures | None:
-        """What the session's requests have and this one has not."""
+        """What the session's requests have and this one lacks."""
         if parent is not None:
             before = UsualRequest(bool(parent.tools), _opening_of(parent.messages))
         else:
@@ -326,7 +326,7 @@ def is_long_form(text: str) -> bool:
 
 
 def is_probe(arrival: Arrival) -> bool:
-    """Whether a request only tries the connection: a word or two, to be answered with next to nothing."""
+    """Whether a request only tests the connection: a word or two, with hardly any tokens for the answer."""
     most = arrival.max_tokens
     spoken = [item for item in arrival.messages if item.role is not Role.SYSTEM]
     return (
@@ -343,7 +343,7 @@ def _baseline(arrival: Arrival) -> UsualRequest:
 
 
 def _opening_of(messages: Sequence[Message]) -> str:
-    """How the system text begins, without words that hold a number: some clients put a digest of the request there."""
+    """The beginning of the system text, without words with digits: some clients put a digest of the request there."""
     return _NUMBERED.sub("", system_text(messages)[: 2 * OPENING])[:OPENING]
 
 

@@ -1,7 +1,7 @@
-"""Who spoke: what its owner typed in the messages after a reply, what a tool returned, and what a program put there.
+"""Who spoke in the messages after a reply: what the owner typed, what a tool returned, and what a program put there.
 
 In doubt nobody spoke. A doubt ends once the conversation continues after the message: then it was its owner's.
-What is found when a request is placed is recorded once it will be answered.
+Results of placing a request are recorded once it will be answered.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MANY = 1000  # messages of a history that are searched for a client's habits
 
 @dataclass(frozen=True, slots=True)
 class AttributedMessages:
-    """What answers a reply, and in words what was left out. `is_doubtful` while its author is unknown."""
+    """The messages that answer a reply, and in words what was left out. `is_doubtful` while the author is unknown."""
 
     messages: tuple[Message, ...]
     left_out: tuple[str, ...] = ()
@@ -160,7 +160,7 @@ def side_by_sign(
         return "errand (a conversation went on as if such a message had not been sent)"
     missing = signs.missing(session, arrival, parent)
     if missing is MissingFeatures.HISTORY and _is_summed(signs, space, session, arrival, rules):
-        return None  # it begins again because it was compacted
+        return None  # it restarts because it was compacted
     if missing is MissingFeatures.TOOLS:
         is_sure = any(len(text.strip()) >= LEAST_ERRAND for text in texts)
     else:
@@ -169,7 +169,7 @@ def side_by_sign(
 
 
 def opening_texts(messages: Sequence[Message]) -> list[str]:
-    """The text in the place of a summary: users' words at the beginning, or a first reply."""
+    """The texts that may be a summary: users' words at the beginning, or a first reply."""
     spoken = [item for item in messages[:8] if item.role is not Role.SYSTEM]
     return [item.text for at, item in enumerate(spoken) if item.role is Role.USER or at == 0]
 
@@ -214,13 +214,13 @@ def _by(rules: ClientRules, name: str) -> str:
 
 
 def next_state_of(turn: str, heard: Sequence[Message], headers: Mapping[str, str]) -> NextState | None:
-    """What followed a reply; None if only the client spoke."""
+    """The next state of a reply; None if only the client spoke."""
     messages = tuple(item for item in heard if item.role in (Role.USER, Role.TOOL))
     return NextState(turn, messages, source_of(messages, headers)) if messages else None
 
 
 def source_of(messages: Sequence[Message], headers: Mapping[str, str]) -> NextStateSource:
-    """Who spoke next. Together with a tool's words the user's count as the tool's, which may teach less."""
+    """Who spoke next. A user's words together with a tool's count as the tool's, which may teach less."""
     if headers.get(ENVIRONMENT, "").strip():
         return NextStateSource.ENVIRONMENT
     if any(item.role is Role.TOOL for item in messages):
@@ -230,7 +230,7 @@ def source_of(messages: Sequence[Message], headers: Mapping[str, str]) -> NextSt
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """What followed a reply that waits for it. Of `twins`, turns that read the same, one is answered."""
+    """The next state of a reply that waits for it. Only one of `twins`, turns with the same text, gets it."""
 
     known: KnownReply
     twins: Sequence[KnownReply]
@@ -288,7 +288,7 @@ def note(store: Store, answers: Sequence[PendingAnswer]) -> None:
     for each in answers:
         if each.is_due:
             pairing = store.begin_pair(each.next_state)
-            each.known.state = State.PAIRED  # or further: the store has the last word
+            each.known.state = State.PAIRED  # or further: the store decides
             pairing.add_done_callback(partial(_note_pair, each.known))
 
 
@@ -298,7 +298,7 @@ def _was_answered_here(history: History, at: int, served: Collection[int]) -> bo
 
 
 def _note_pair(known: KnownReply, pairing: asyncio.Future[bool]) -> None:
-    """What happened to it; if it could not be written, the conversation's next request tries again."""
+    """Records the result; if it could not be written, the conversation's next request tries again."""
     problem = None if pairing.cancelled() else pairing.exception()
     if problem is not None:
         known.state = State.SERVED

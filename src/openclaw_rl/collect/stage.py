@@ -62,7 +62,7 @@ from openclaw_rl.store.db import Store
 log = logging.getLogger(__name__)
 
 CLOSING = 4096  # sessions with a last turn that was announced and has not been entered
-KEYS = 10_000  # known to have a client that adds time stamps
+KEYS = 10_000  # of clients known to add time stamps
 MUCH = 300_000  # letters; a longer history is digested in a thread
 NEW_SESSION = "a new session, since it names none and continues nothing"
 MANY = 1000  # messages; so is one of more
@@ -70,7 +70,7 @@ MANY = 1000  # messages; so is one of more
 
 @dataclass(frozen=True, slots=True)
 class CollectSettings:
-    """How turns are put together into conversations."""
+    """How turns are grouped into conversations."""
 
     # Nobody outside can judge these: they are shown on request.
     ADVANCED: ClassVar[frozenset[str]] = frozenset({"held_tokens", "known_conversations", "sweep_s"})
@@ -124,7 +124,7 @@ class Collect:
         self._settings = settings
         self._now_s = now_s
         self._clients = Directory(known_clients(settings.client_rules) if clients is None else clients)
-        self._may_teach = may_teach  # both get the name of a key
+        self._may_teach = may_teach  # both take the name of a key
         self._may_name = may_name
         self._index = Index(chains=settings.known_conversations, tokens=settings.held_tokens)
         self._past = Past(store, self._index)
@@ -137,7 +137,7 @@ class Collect:
     async def place(self, arrival: Arrival) -> Placement:
         """Session, kind, and the served turn that the request continues; every decision is reported in `why`.
 
-        What followed that turn is recorded when the placement is admitted: a request that is refused leaves no trace.
+        That turn's next state is recorded when the placement is admitted: a refused request leaves no trace.
         """
         rules, space = self._clients.client_of(arrival), space_of(arrival.key_name)
         history = await self._history(space, rules, arrival.messages)
@@ -240,9 +240,9 @@ class Collect:
             await self.done(turn.session, "the client said so")
 
     def _reason(self, turn: Turn) -> DropReason | None:
-        """Why a main turn can teach nothing, whatever follows it."""
+        """Why a main turn can teach nothing, whatever its next state."""
         if not self._may_teach(unquote(space_in(turn.session), errors="surrogatepass")):
-            return DropReason.MAY_NOT_TEACH  # at once: it is never judged, and nothing said to it becomes a hint
+            return DropReason.MAY_NOT_TEACH  # at once: it is never judged, and no message after it becomes a hint
         return degenerate(turn, self._settings.control_tokens)
 
     async def done(self, session: str, why: str) -> None:
@@ -251,7 +251,7 @@ class Collect:
         log.info("ended session=%s why=%s", session, why)
 
     def let_go(self, turns: Collection[str]) -> None:
-        """Removes these turns, and all histories of requests under way, from memory."""
+        """Removes these turns, and all histories of requests in flight, from memory."""
         self._index.let_go(turns)
         self._asked.let_go()
         self._signs.let_go()
@@ -271,7 +271,7 @@ class Collect:
         while True:
             try:
                 await self.sweep()
-            except StoreError as problem:  # the disk may have room again at the next look
+            except StoreError as problem:  # the disk may have room again at the next check
                 log.warning("idle sessions could not be ended: %s", problem)
             complaint = self.tally.news()
             if complaint is not None:
@@ -279,7 +279,7 @@ class Collect:
             await asyncio.sleep(self._settings.sweep_s)
 
     async def sweep(self) -> int:
-        """Ends the sessions not seen for `session_idle_s`; gives how many."""
+        """Ends the sessions not seen for `session_idle_s`; returns how many."""
         idle = await self._store.open_sessions(seen_before_s=self._now_s() - self._settings.session_idle_s)
         for session in idle:
             await self.done(session.id, f"idle for {self._settings.session_idle_s:g} s")
@@ -292,7 +292,7 @@ class Collect:
         return history_of(space, rules.spoken(messages))
 
     async def _asked_of(self, turn: Turn) -> RememberedRequest:
-        """What was asked; the digest from when it was placed, if this is still in memory."""
+        """The turn's request, with the digests from its placement if they are still in memory."""
         noted = self._asked.of(turn.messages)
         if noted is not None:
             if turn.group is None:  # else the other answers of the request are still to come
@@ -303,14 +303,14 @@ class Collect:
         return RememberedRequest(turn.messages, history)
 
     async def _told_whole(self, turn: Turn, noted: RememberedRequest) -> Turn:
-        """The turn with its complete `why`: whether it was asked before is looked up once its answer is there.
+        """The turn with its complete `why`: whether the same was asked before is looked up once its answer is there.
 
-        Siblings were asked together, so it is looked up only for the first of them.
+        Siblings have one request, so it is looked up only for the first of them.
         """
         if noted.again is None:
             try:
                 noted.again = await self._past.asked_again(noted.history, turn.session)
-            except StoreError as problem:  # the turn is entered all the same, or that says what is wrong
+            except StoreError as problem:  # entering the turn succeeds anyway, or reports what is wrong
                 log.warning("turn=%s may have been asked before: %s", turn.id, problem)
                 return turn
         return replace(turn, why=f"{turn.why}; {noted.again}") if noted.again else turn
@@ -322,7 +322,7 @@ class Collect:
         return arrival.key_name in self._stamping
 
     def _announce(self, session: str, *, is_done: bool) -> None:
-        """Whether the next turn of the session is its last; a later request that is not takes it back."""
+        """Records whether the next turn of the session is its last; a later request that is not cancels it."""
         self._closing.pop(session, None)
         if is_done:
             self._closing[session] = None

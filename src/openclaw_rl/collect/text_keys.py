@@ -1,4 +1,4 @@
-"""By what a text is known again that came before: digests of it, of its lines, of how it begins, of its form."""
+"""Keys by which an earlier text is recognised: digests of it, of its lines, of its beginning, of its form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DIGITS = re.compile(r"\d+")
 
 
 def lines_of(text: str) -> list[str]:
-    """Its lines that say something."""
+    """Its meaningful lines."""
     return [line.strip() for line in text[:MOST_LETTERS].split("\n") if len(line.strip()) > 1][:MOST_LINES]
 
 
@@ -61,7 +61,7 @@ def arguments_of(turn: Turn) -> Iterator[str]:
 
 
 def unescaped(text: str) -> str:
-    """A text of an object, its first line."""
+    """The first line of a text in an object."""
     try:
         return str(json.loads(f'"{text}"', strict=False)).partition("\n")[0].strip()
     except ValueError:
@@ -69,5 +69,5 @@ def unescaped(text: str) -> str:
 
 
 def digest(space: str, text: str) -> str:
-    """One of a text under an API key."""
+    """A digest of a text for an API key."""
     return hashlib.blake2b(f"{space}:{text}".encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -1,4 +1,4 @@
-"""What the grammar library finds wrong, in words about what the client sent: no rules that were written around it."""
+"""The grammar library's refusals, in terms of what the client sent, without the rules that were added around it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OWN_WORDS = (
     (re.compile(r"Regex is empty:.*"), "no text fits its pattern, format and lengths together"),
     (
         re.compile(r"oneOf constraints are not supported\..*"),
-        "oneOf is not supported where its schemas cannot be told apart; anyOf is",
+        "oneOf is not supported if its schemas cannot be distinguished; anyOf is",
     ),
     (
         re.compile(r"Resource '(.*?)' is not present in a registry.*"),
@@ -37,27 +37,29 @@ _MOST_CHARS = 400
 Tried = Callable[[str], str]
 
 
-def problem_of(told: str, text: str, tried: Tried) -> str:
-    """Why a grammar is refused. `tried` gives what the library says of another one, empty where it takes it."""
-    found = _JSON.match(told)
+def problem_of(message: str, text: str, tried: Tried) -> str:
+    """Why a grammar is refused. `tried` returns the library's refusal of another one, empty if it accepts it."""
+    found = _JSON.match(message)
     if found is None:
-        return plain(told if text.startswith("{") else _PLACE.sub("", told))  # lines are those of a client's grammar
+        return plain(
+            message if text.startswith("{") else _PLACE.sub("", message)
+        )  # the lines are those of a client's grammar
     why = plain(found[2])
     for rule in _rules(text, int(found[1])):
         schema = _schema_in(rule)
         if isinstance(schema, dict):
-            return f"{why} ({_place(schema, told, why, tried)})"
+            return f"{why} ({_place(schema, message, why, tried)})"
     return why
 
 
-def unquoted(told: str) -> str:
+def unquoted(message: str) -> str:
     """A server's refusal in one line, without the grammar that its library repeats."""
-    return " ".join(_WHERE.sub("", _QUOTED.sub("", told)).split())
+    return " ".join(_WHERE.sub("", _QUOTED.sub("", message)).split())
 
 
-def plain(told: str) -> str:
-    """The library's words in one line, without the grammar that it repeats and without what only it knows."""
-    why = " ".join(_QUOTED.sub("", told).split())[:_MOST_CHARS]
+def plain(message: str) -> str:
+    """The library's message in one line, without the grammar that it repeats and without its internal names."""
+    why = " ".join(_QUOTED.sub("", message).split())[:_MOST_CHARS]
     keys = _KEYS.match(why)
     if keys is not None:
         names = json.loads(keys[1])
@@ -72,7 +74,7 @@ def plain(told: str) -> str:
 
 
 def _rules(text: str, line: int) -> Iterator[str]:
-    """The lines of this number, one of each part of the grammar."""
+    """The lines with this number, one from each part of the grammar."""
     parts = [text]
     if text.startswith("{"):
         parts = [str(part.get("lark_grammar", "")) for part in json.loads(text)["grammars"]]
@@ -86,11 +88,11 @@ def _schema_in(rule: str) -> object:
     try:
         return json.JSONDecoder().raw_decode(rule.partition("%json")[2].lstrip())[0]
     except ValueError:
-        return None  # a client's own grammar, which goes on in the next line
+        return None  # a client's own grammar, which continues on the next line
 
 
-def _place(schema: dict[str, object], told: str, why: str, tried: Tried) -> str:
-    """Where in the schema it is, as a JSON pointer: the innermost schema that is refused with the same words."""
+def _place(schema: dict[str, object], message: str, why: str, tried: Tried) -> str:
+    """A JSON pointer to the fault: the innermost schema that is refused with the same message."""
     kept = {name: schema[name] for name in ("$defs", "definitions", "x-guidance") if name in schema}
     pointer, inner, left, seen = "#", schema, MOST_TRIED, set[str]()
     while True:
@@ -113,7 +115,7 @@ def _place(schema: dict[str, object], told: str, why: str, tried: Tried) -> str:
 
 
 def _within(schema: dict[str, object], whole: dict[str, object], at: str) -> Iterator[tuple[str, dict[str, object]]]:
-    """The schemas right inside a schema, and the one that it refers to, with their pointers."""
+    """The schemas directly inside a schema, and the one that it refers to, with their pointers."""
     refers = schema.get("$ref")
     if isinstance(refers, str) and refers.startswith("#/"):
         target: object = whole

@@ -1,4 +1,4 @@
-"""What a request must keep to, checked before anything is queued."""
+"""The limits of a request, checked before anything is queued."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openclaw_rl.errors import EngineError, RequestError
 
 
 def check_prompt(prompt: Prompt, info: EngineInfo) -> None:
-    """Raises RequestError where the prompt leaves no room for a token, or is not for this model."""
+    """Raises RequestError if the prompt leaves no room for a token, or is not for this model."""
     if len(prompt) >= info.context_length:
         raise RequestError(
             f"the prompt has {len(prompt)} tokens, the context of {info.name} is {info.context_length}",
@@ -25,13 +25,13 @@ def check_prompt(prompt: Prompt, info: EngineInfo) -> None:
 def check_version(
     version: PolicyVersion, loaded: Collection[PolicyVersion], leaving: Collection[PolicyVersion]
 ) -> None:
-    """Raises EngineError where a version that is not the base model is not loaded, or is on its way out."""
+    """Raises EngineError if a version other than the base model is not loaded, or is being unloaded."""
     if not version.is_base and (version not in loaded or version in leaving):
         raise EngineError(f"version {version} is not loaded", fix="load its adapter, or ask for another version")
 
 
 def check_score(prompt: Prompt, start: int, info: EngineInfo) -> None:
-    """Raises RequestError where there is nothing to score, or it does not fit."""
+    """Raises RequestError if there is nothing to score, or it does not fit."""
     if not 1 <= start < len(prompt):
         raise RequestError(f"cannot score from token {start} of {len(prompt)}", fix="start at 1 or later")
     if len(prompt) > info.context_length:
@@ -47,8 +47,8 @@ def _check_ids(prompt: Prompt, info: EngineInfo) -> None:
     if prompt.images:
         raise RequestError(f"{info.name} reads text only", fix="leave the images out", code="images_not_supported")
     if not prompt.tokens:
-        raise RequestError("the prompt holds no token", fix="send some text")
+        raise RequestError("the prompt contains no token", fix="send some text")
     if min(prompt.tokens) < 0 or max(prompt.tokens) >= info.vocab_size:
         raise RequestError(
-            f"a token id lies outside 0 to {info.vocab_size - 1}", fix="use the tokenizer of the model that is served"
+            f"a token id is outside 0 to {info.vocab_size - 1}", fix="use the tokenizer of the model that is served"
         )

@@ -1,4 +1,4 @@
-"""Engines by kind: the one place that knows which there are."""
+"""Opens an engine by its kind; the only place that lists the kinds."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from openclaw_rl.engines.settings import EngineKind, EngineSettings
 async def open_engine(settings: EngineSettings, model: Path, *, rank: int = 0, hosts: Sequence[Host] = ()) -> Engine:
     """The engine that the settings name, serving the model in this folder and adapters of this rank.
 
-    Servers that are to be started run on `hosts`, one on each; without any they run on this machine.
-    Raises ModelError or ConfigError where that cannot be, EngineError where an engine elsewhere cannot be reached.
+    Servers that have to be started run on `hosts`, one on each; without any they run on this machine.
+    Raises ModelError or ConfigError if that is impossible, EngineError if a remote engine cannot be reached.
     """
     if settings.kind is EngineKind.LOCAL:
         from openclaw_rl.engines.local.client import LocalEngine

@@ -1,4 +1,4 @@
-"""What an engine can be told. No torch: the server reads this too."""
+"""The settings of an engine. No torch: the server reads this too."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class RemoteSettings:
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """How the model is run. What is said of threads, memory and devices is the local engine's."""
+    """How the model is run. Threads, memory and devices are those of the local engine."""
 
     # Nobody outside can judge these: they are shown on request.
     ADVANCED: ClassVar[frozenset[str]] = frozenset(
@@ -73,7 +73,7 @@ class EngineSettings:
     model: str = ""
     """Folder (or hub name) of a Hugging Face causal language model."""
     device: str = "auto"
-    """`cpu`, `cuda`, `cuda:1` ...; `auto` takes a GPU where there is one. Change it when the model should run on
+    """`cpu`, `cuda`, `cuda:1` ...; `auto` takes a GPU if there is one. Change it when the model should run on
     another GPU, or on the CPU although there is a GPU."""
     dtype: str = "auto"
     """`float32`, `bfloat16` or `float16`; `auto` is float32 below 100 M parameters on a CPU, else bfloat16. Change it

@@ -1,4 +1,4 @@
-"""The same prompts under two versions: what each of them says."""
+"""The same prompts answered by several versions."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow
 
-RECENT = 200  # turns looked at for prompts
+RECENT = 200  # turns searched for prompts
 MOST_PROMPTS = 50
 AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedPrompt:
-    """What was asked, and each version's answer to it."""
+    """A prompt, and each version's answer to it."""
 
     asked: tuple[Message, ...]
     answers: tuple[str, ...]
 
     @property
     def is_same(self) -> bool:
-        """Whether all of them said the same."""
+        """Whether all answers are the same."""
         return len(set(self.answers)) == 1
 
 

@@ -45,7 +45,7 @@ def mean_divergence(candidate: Sequence[Top], base: Sequence[Top]) -> float:
 
 
 def departure(candidate: Top, readings: Sequence[Top], *, temperature: float) -> float:
-    """The probability that the next token, drawn at this temperature, is none that the base model could have said.
+    """The probability that the next token, drawn at this temperature, is not one that the base model could have said.
 
     The base model reads a prompt in several ways: unchanged, and with the wishes of its user in it. A version that
     learned these wishes replies as the base model does in one of the readings, or somewhere between them. It departs if
@@ -88,7 +88,7 @@ def _is_wished(token: int, readings: Sequence[dict[int, float]]) -> bool:
 
 
 def chance(departures: Sequence[float], reached: Sequence[float] = ()) -> float:
-    """The chance that a reply departs anywhere, of the chances of its tokens and how surely each is reached."""
+    """The chance that a reply departs anywhere, from the chances of its tokens and of reaching each."""
     left = 1.0
     for index, one in enumerate(departures):
         left *= 1.0 - min(1.0, one) * (reached[index] if reached else 1.0)
@@ -96,7 +96,7 @@ def chance(departures: Sequence[float], reached: Sequence[float] = ()) -> float:
 
 
 def reached(candidate: Sequence[float], readings: Sequence[Sequence[float]]) -> list[float]:
-    """How likely the candidate reaches each token of a reply that a reading gave, relative to that reading.
+    """How likely the candidate reaches each token of a reply sampled in a reading, relative to that reading.
 
     All are log-probabilities of the reply's own tokens. What the candidate would say after words that it never says
     does not matter: a wish that is not yet learned is not damage.
@@ -109,7 +109,7 @@ def reached(candidate: Sequence[float], readings: Sequence[Sequence[float]]) -> 
 
 
 def _drawn(top: Top, temperature: float) -> dict[int, float]:
-    """The chances of the named tokens at a temperature; what is not named is left out, being less likely still."""
+    """The chances of the named tokens at a temperature; others are left out, since they are even less likely."""
     best = max(logp for _, logp in top)
     heat = max(temperature, 0.05)
     weights = {token: math.exp((logp - best) / heat) for token, logp in top}
@@ -118,6 +118,6 @@ def _drawn(top: Top, temperature: float) -> dict[int, float]:
 
 
 def _most_unnamed(top: Top) -> float:
-    """The highest log-probability that a token may have which is not among the likeliest."""
+    """The highest log-probability that a token outside the top may have."""
     rest = 1.0 - sum(math.exp(logp) for _, logp in top)
     return min(math.log(max(rest, LEAST)), *(logp for _, logp in top))

@@ -1,4 +1,4 @@
-"""The gate: what a version must show before it is served, on prompts of the people it is to serve."""
+"""The gate: the checks of a version before it is served, on prompts of its future users."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow, VersionRow
 
 log = logging.getLogger(__name__)
-RECENT = 50  # rows looked at for prompts
-LONGER = 16.0  # tokens that a trial reply may be longer in any case
-SHORTER = 4.0  # and shorter
+RECENT = 50  # rows searched for prompts
+LONGER = 16.0  # tokens by which a trial reply may be longer in any case
+SHORTER = 4.0  # and by which it may be shorter
 LEAST_UNASKED = 2  # generated requests: one alone is not enough evidence
 DEPARTING = (
     ("gate_departs", "its users"),
@@ -49,7 +49,7 @@ class GateReport:
 
 @dataclass(slots=True)
 class GateTrial:
-    """One version being tried: what was measured so far, and what speaks against it."""
+    """One version being tried: the measurements so far, and the reason against it."""
 
     candidate: VersionRow
     parent: PolicyVersion
@@ -77,7 +77,7 @@ class Gate:
         self._prompts = TrialPrompts(self.store, self.engine, self.renderer, self._base, self.stop_ids)
 
     def let_go(self) -> None:
-        """Holds nothing in memory of any turn."""
+        """Removes all turns from memory."""
         self._prompts.let_go()
 
     async def check(self, candidate: VersionRow, *, parent: PolicyVersion) -> GateReport:
@@ -95,7 +95,7 @@ class Gate:
         )
 
     async def _near(self, attempt: GateTrial) -> None:
-        """Whether it is near enough to the base model, in finite numbers."""
+        """Checks that it is near enough to the base model, with finite numbers."""
         distance = await self._distance(attempt.turns[: self.settings.kl_turns], attempt.candidate.version)
         if distance is None:
             return
@@ -109,7 +109,7 @@ class Gate:
             )
 
     async def _speaks(self, attempt: GateTrial) -> None:
-        """Whether trial replies are sound, and no longer and no more of the same than those given before."""
+        """Checks that trial replies are sound, and neither longer nor more repetitive than the earlier replies."""
         probes = attempt.turns[: self.settings.probes]
         trials = replies.Trials(self.renderer, self._base)
         tried = await trials.replies(probes, attempt.candidate.version)
@@ -139,10 +139,10 @@ class Gate:
             attempt.against = f"{again:.0%} of its trial replies repeats itself, {was:.0%} before"
 
     async def _departs(self, attempt: GateTrial) -> None:
-        """Whether its replies contain only what the base model would say, with or without its users' hints.
+        """Checks that its replies contain only what the base model would say, with or without its users' hints.
 
-        Steps of episodes are left out: outcomes are there to teach what the base model would not say. A version's
-        replies in conversations are checked all the same.
+        Steps of episodes are left out: outcomes should teach what the base model would not say. The version's replies
+        in conversations are still checked.
         """
         attempt.trials = [trial for trial in attempt.trials if trial.turn.step is None]
         if not attempt.trials:
@@ -206,7 +206,7 @@ class Gate:
         return turns[: self.settings.probe_others // 2]
 
     async def _follows(self, attempt: GateTrial) -> None:
-        """Whether the wishes it was trained for are met no worse, nor at the cost of earlier ones."""
+        """Checks that it follows the wishes it was trained for no worse, and not at the cost of earlier ones."""
         own = self._short(await self.store.effects.samples(attempt.candidate.turns))
         own = sorted(own, key=lambda sample: sample.is_promoted)[: self.settings.wish_turns]  # rehearsal samples last
         before, after, margin = attempt.parent, attempt.candidate.version, self.settings.margins.wish_margin
@@ -229,7 +229,7 @@ class Gate:
         await self._keeps(attempt, own, won=0.0 if wish is None else max(0.0, -wish.rise))
 
     async def _keeps(self, attempt: GateTrial, own: Sequence[Sample], *, won: float) -> None:
-        """Whether earlier wishes are followed no worse, or by no more than it `won` for its own, in nats a token.
+        """Checks that it follows earlier wishes no worse, or by no more than it `won` for its own, in nats a token.
 
         If a user asked for the same before, and the gate refused it for an earlier wish of theirs, that wish yields.
         """
@@ -256,7 +256,7 @@ class Gate:
             )
 
     async def _knows(self, attempt: GateTrial) -> None:
-        """Whether it does the probe tasks as well as the served version, and as the best of those it was made from."""
+        """Checks that it solves the probe tasks as well as the served version, and as the best of its ancestors."""
         if self.tasks is None or not self.tasks.tasks:
             return
         share = await self.tasks.share(attempt.candidate.version)
@@ -270,7 +270,7 @@ class Gate:
             attempt.against = f"it does {share:.0%} of {many:.0f} probe tasks, {best:.0%} were done before"
 
     async def _kept(self, candidate: VersionRow) -> list[Sample]:
-        """The newest samples with hints that versions of this scope were trained on, without its own."""
+        """The newest samples with hints on which versions of this scope were trained, without the candidate's own."""
         own = candidate.version.scope
         rows = await self.store.rows(limit=RECENT, state=State.TRAINED, scope=None if own == SHARED else own)
         names = [row.turn.id for row in rows if row.verdict is not None and row.verdict.hints]
@@ -278,7 +278,7 @@ class Gate:
         return self._short(await self.store.effects.samples(wanted[: 2 * self.settings.wish_turns]))
 
     def _short(self, samples: Sequence[Sample]) -> list[Sample]:
-        """Those that are soon read; of longer ones alone the first."""
+        """The short ones; if all are long, only the first."""
         most = self.settings.probe_prompt_tokens
         return [sample for sample in samples if len(sample.prompt) <= most] or list(samples[:1])
 
@@ -303,7 +303,7 @@ class Gate:
         return {*candidate.turns, *(other.turn for sample in samples for other in sample.elsewhere)}
 
     def _usable(self, rows: Sequence[TurnRow]) -> dict[tuple[int, ...], Turn]:
-        """The turns to try a version on, each with its client's own prompt: with hints the weights would not be tested.
+        """The turns to try a version on, each with its client's prompt: with hints the weights would not be tested.
 
         Only those that are cheap to read; if all prompts are long, as some clients' are, only the newest.
         """

@@ -1,4 +1,4 @@
-"""Pruning: the weights of versions that are not needed any more are removed; what made them stays.
+"""Pruning removes the weights of versions that are not needed any more; the record of what made them stays.
 
 `manifest.json` and the adapter's configuration are kept, so that `openclaw-rl replay --restore` can make the weights
 again, bit for bit, as long as the samples are there. A removal is recorded in the store before the files are removed:
@@ -28,15 +28,15 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.tables.keeping import Keep
 
 log = logging.getLogger(__name__)
-REFUSED = 3  # of each scope, the newest: to be looked at and compared
+REFUSED = 3  # the newest of each scope, to be inspected and compared
 AT_ONCE = 100  # versions in one transaction, so that storing a turn never waits long
 BY_HAND_S = 60.0  # weights that are newer than their manifest by this were restored: by replay, or from a backup
-KEPT_BY_HAND_S = 7 * 86_400.0  # and stay for a week
+KEPT_BY_HAND_S = 7 * 86_400.0  # restored weights stay for a week
 
 
 @dataclass(frozen=True, slots=True)
 class OnDisk:
-    """How many versions have their weights on the disk, and what all their folders take."""
+    """How many versions have their weights on the disk, and the size of all their folders."""
 
     versions: int = 0
     bytes: int = 0
@@ -56,7 +56,7 @@ class Pruning:
     _is_finished: bool = False
 
     async def once(self) -> list[PolicyVersion]:
-        """One pass: the versions that were pruned. What an earlier pass could not finish comes first.
+        """One pass; returns the pruned versions. It first finishes what an earlier pass could not.
 
         Raises StoreError if something cannot be removed; the next pass continues with it.
         """
@@ -82,7 +82,7 @@ class Pruning:
         return Keep(self.settings.keep_versions, REFUSED, frozenset((*back, *self.served.in_use)))
 
     async def _note(self, chosen: Collection[PolicyVersion], back: Collection[PolicyVersion]) -> list[PolicyVersion]:
-        """What is chosen is checked again in the transaction that records it; nothing is loaded meanwhile."""
+        """Records the chosen versions, checked again in the same transaction; nothing is loaded meanwhile."""
         return await self.store.keeping.prune({*chosen}, self._keep(back), at_s=self.now())
 
     async def _finish(self, pruned: Collection[PolicyVersion]) -> None:
@@ -103,12 +103,12 @@ def remove_weights(home: Path, versions: Iterable[PolicyVersion]) -> int:
 
 
 def prunable(home: Path, versions: Iterable[PolicyVersion], now_s: float) -> list[PolicyVersion]:
-    """Those that could be made again from what stays in their folders, and were not restored recently."""
+    """The versions that could be made again from what stays in their folders, and were not restored recently."""
     return [version for version in versions if _is_prunable(home, version_folder(home, version), now_s)]
 
 
 def on_disk(home: Path) -> OnDisk:
-    """What the folders of versions take."""
+    """The size of the folders of versions."""
     count = size = 0
     for folder in _entries(versions_folder(home)):
         files = _entries(Path(folder.path)) if folder.is_dir() else []
@@ -130,7 +130,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
             return list(found)
-    except FileNotFoundError:  # a step that is being discarded, say
+    except FileNotFoundError:  # for example a step that is being discarded
         return []
 
 

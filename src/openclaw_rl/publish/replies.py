@@ -1,4 +1,4 @@
-"""Short replies to the prompts that versions are tried on: those of the base model, and a version's beside them."""
+"""Short replies to the prompts that versions are tried on: the base model's, and a version's next to them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ RUN = 4  # tokens: a run of this many that was in the reply before is a repetiti
 
 @dataclass(frozen=True, slots=True)
 class TrialPrompt:
-    """A prompt to try versions on, and the prompts in which the base model reads it: unchanged, told wishes after its
-    reply, and with wishes.
+    """A prompt to try versions on, and the prompts in which the base model reads it: unchanged, with wishes after its
+    reply, and with wishes before it.
 
     The base model answers the last of these readings.
     """
@@ -44,13 +44,13 @@ class ScoredReply:
 
     @property
     def nats(self) -> float:
-        """How unsure the speaker was, in nats a token."""
+        """The uncertainty of the model, in nats a token."""
         return -sum(self.logp) / len(self.logp)
 
 
 @dataclass(frozen=True, slots=True)
 class BaseReply:
-    """The base model's own reply to a trial prompt, and how each reading finds it."""
+    """The base model's own reply to a trial prompt, and its probabilities in each reading."""
 
     said: ScoredReply
     tops: tuple[tuple[Top, ...], ...]
@@ -69,9 +69,9 @@ class DepartureShare:
 
 @dataclass(slots=True)
 class BaseReplies:
-    """What the base model says to the prompts that versions are tried on, and how it reads what others say to them.
+    """The base model's replies to the prompts that versions are tried on, and its probabilities of versions' replies.
 
-    Asks the engine. `stop_ids` end a reply, `most` tokens cut it, `temperature` is what it is drawn at.
+    `stop_ids` end a reply, it is cut after `most` tokens, and sampled at `temperature`.
     """
 
     engine: Engine
@@ -91,7 +91,7 @@ class BaseReplies:
         return self._said[key]
 
     async def of(self, prompt: TrialPrompt) -> BaseReply:
-        """The same reply, and how each reading finds it."""
+        """The same reply, and its probabilities in each reading."""
         key = tuple(reading.tokens for reading in prompt.readings)
         if key not in self._known:
             said = await self.said(prompt)
@@ -103,7 +103,7 @@ class BaseReplies:
         return self._known[key]
 
     async def reply(self, prompt: Prompt, version: PolicyVersion, *, most: int = 0) -> ScoredReply:
-        """What a version says. Raises EngineError or RequestError if the engine cannot be asked now."""
+        """A version's reply. Raises EngineError or RequestError if the engine cannot be asked now."""
         sampling = Sampling(
             max_tokens=most or self.most,
             temperature=self.temperature,
@@ -120,7 +120,7 @@ class BaseReplies:
         )
 
     def let_go(self) -> None:
-        """Holds nothing of any prompt."""
+        """Removes all prompts from memory."""
         self._said.clear()
         self._known.clear()
 
@@ -178,13 +178,13 @@ class TrialReply:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Lets versions reply shortly, and finds what is wrong: no reply, no end, a loop, more words, more of the same."""
+    """Makes versions give short replies, and finds faults: no reply, no end, a loop, more tokens, more repetition."""
 
     renderer: Renderer
     base: BaseReplies
 
     async def replies(self, turns: Sequence[Turn], version: PolicyVersion) -> list[TrialReply]:
-        """A reply to each turn's prompt. Raises EngineError or RequestError where the engine cannot be asked now."""
+        """A reply to each turn's prompt. Raises EngineError or RequestError if the engine cannot be asked now."""
         return await asyncio.gather(*(self._reply(turn, version) for turn in turns))
 
     async def _reply(self, turn: Turn, version: PolicyVersion) -> TrialReply:

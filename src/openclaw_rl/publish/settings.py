@@ -31,19 +31,19 @@ class Margins:
     watch_chance: float
 
     def check(self) -> None:
-        """Raises ValueError for a margin that means nothing."""
+        """Raises ValueError for a margin out of range."""
         if self.kl_max <= 0:
-            raise ValueError(f"kl_max is {self.kl_max}: it lies above 0")
+            raise ValueError(f"kl_max is {self.kl_max}: it must be above 0")
         if not 0.0 <= self.probe_margin <= 1.0:
-            raise ValueError(f"probe_margin is {self.probe_margin}: it lies between 0 and 1")
+            raise ValueError(f"probe_margin is {self.probe_margin}: it must be between 0 and 1")
         if min(self.departs_max, self.departs_others_max, self.departs_unasked_max, self.wish_margin) < 0:
             raise ValueError("departs_max, departs_others_max, departs_unasked_max and wish_margin cannot be negative")
         if not 0.0 <= self.length_min <= 1.0:
-            raise ValueError(f"length_min is {self.length_min}: it lies between 0 and 1")
+            raise ValueError(f"length_min is {self.length_min}: it must be between 0 and 1")
         if self.length_max < 1.0 or not 0.0 <= self.repetition_margin <= 1.0:
-            raise ValueError("length_max is at least 1, repetition_margin lies between 0 and 1")
+            raise ValueError("length_max must be at least 1, repetition_margin between 0 and 1")
         if not 0.0 < self.watch_chance < 1.0:
-            raise ValueError(f"watch_chance is {self.watch_chance}: it lies between 0 and 1")
+            raise ValueError(f"watch_chance is {self.watch_chance}: it must be between 0 and 1")
 
 
 MARGINS = tuple(item.name for item in fields(Margins))
@@ -185,13 +185,13 @@ class PublishSettings:
         if min(self.kl_turns, self.probes, self.probe_others) < 0:
             raise ValueError("kl_turns, probes and probe_others cannot be negative")
         if not 1 <= self.kl_top_k <= 100:
-            raise ValueError(f"kl_top_k is {self.kl_top_k}: it lies between 1 and 100")
+            raise ValueError(f"kl_top_k is {self.kl_top_k}: it must be between 1 and 100")
         if self.probe_tokens < 1 or self.probe_prompt_tokens < 1 or self.retry_s <= 0:
-            raise ValueError("probe_tokens, probe_prompt_tokens and retry_s lie above 0")
+            raise ValueError("probe_tokens, probe_prompt_tokens and retry_s must be above 0")
         if min(self.wish_turns, self.watch_turns, self.give_back) < 0:
             raise ValueError("wish_turns, watch_turns and give_back cannot be negative")
         if not 0.0 <= self.task_margin <= 1.0 or self.task_tokens < 1:
-            raise ValueError("task_margin lies between 0 and 1, task_tokens above 0")
+            raise ValueError("task_margin must be between 0 and 1, task_tokens above 0")
         if self.keep_versions < 0:
             raise ValueError(f"keep_versions is {self.keep_versions}: it is 0, for all, or more")
         if self.keep_loaded < 1:

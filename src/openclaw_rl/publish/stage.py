@@ -1,4 +1,4 @@
-"""The publishing stage: candidates through the gate, and what passes into service."""
+"""The publishing stage: candidates go through the gate, and those that pass into service."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class PublishStage:
     version_settled: asyncio.Event = field(default_factory=asyncio.Event)
     prune_due: asyncio.Event = field(default_factory=asyncio.Event)
     _status: PublishStatus = field(default_factory=PublishStatus)
-    _noticed: str = ""  # what was served when the notice was written
+    _noticed: str = ""  # the versions served when the notice was written
     _failures: int = 0
     _not_before_s: float = 0.0
     _seen: int = -1  # how far the verdicts were examined
 
     @property
     def status(self) -> PublishStatus:
-        """The status at this moment. A notice ends once something else is served, by whatever order."""
+        """The current status. A notice ends once another version is served, for whatever reason."""
         current = str(self.served.current(SHARED))
         notice = self._status.notice if current == self._noticed else ""
         return replace(self._status, current=current, owners=self.served.owners, notice=notice)
@@ -79,7 +79,7 @@ class PublishStage:
         return StageReport(self.name, held, held.at_gate == 0, held.notice, tuple(publish_findings(facts, held)))
 
     def let_go(self) -> None:
-        """Holds nothing in memory of any turn, as after a restart; not while it runs."""
+        """Removes all turns from memory, as after a restart; not while it runs."""
         if self.watch is not None:
             self.watch.let_go()
         self.gate.let_go()
@@ -91,7 +91,7 @@ class PublishStage:
                 await self._rest()
 
     async def start(self) -> None:
-        """Serves what was being served when the program ended.
+        """Serves the versions that were served when the program ended.
 
         If that version's folder is damaged, its nearest intact ancestor is served instead, and the status says so.
         """
@@ -119,7 +119,7 @@ class PublishStage:
             return False
         try:
             await self._settle(rows[0])
-        except (EngineError, RequestError) as problem:  # the engine is away or full: no fault of the candidate
+        except (EngineError, RequestError) as problem:  # the engine is unavailable or full: not the candidate's fault
             self._not_before_s = self.clock() + min(
                 self.settings.retry_s * 2 ** min(self._failures, 30), LONGEST_PAUSE_S
             )
@@ -159,7 +159,7 @@ class PublishStage:
         return await self._take_back(rows, current, guilty.version, words, metrics)
 
     async def take_back(self, user: str, version: PolicyVersion) -> bool:
-        """Serves `version` again if all that was made from it since was learned from this user alone, without effect.
+        """Serves `version` again if all versions made from it since learned only from this user, without effect.
 
         Nothing happens if it is served already, another is pinned, other users taught meanwhile, it is damaged, or the
         engine is unavailable.
@@ -185,7 +185,7 @@ class PublishStage:
         words: str,
         metrics: dict[str, float],
     ) -> bool:
-        """Serves what a version was made from, if `current`, which contains it, is still served; False if it cannot."""
+        """Serves a version's parent if `current`, which contains the version, is still served; False if it cannot."""
         path = path_to(rows, current)
         parent = path[path.index(version) + 1]
         row = next((row for row in rows if row.version == parent), None)
@@ -286,7 +286,7 @@ class PublishStage:
         own = next((row for row in rows if row.version == version), None)
         try:
             if own is None:
-                raise AdapterError(f"version {version} is being served, but nothing is known of it")
+                raise AdapterError(f"version {version} is being served, but has no row in the store")
             await self.served.load(own)
         except AdapterError as problem:
             log.error("cannot serve version=%s: %s", version, problem)
@@ -303,7 +303,7 @@ class PublishStage:
             await self._serve(row, "passed the gate")
 
     async def _mend(self) -> None:
-        """Gives owners of a damaged version the nearest intact one."""
+        """Serves owners of a damaged version the nearest intact one."""
         while self.served.damaged:
             scope, problem = self.served.damaged.popitem()
             rows, version = await self.store.versions(), await self.store.current(scope)

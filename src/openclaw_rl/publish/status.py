@@ -21,13 +21,13 @@ class PublishStatus:
     published: int = 0  # since the program started
     refused: int = 0
     taken_back: int = 0  # versions rolled back because they did worse than the one before, or had no effect
-    pinned: str = ""  # what is served by the owner's order, whatever is trained
+    pinned: str = ""  # the version served by the owner's order, whatever is trained
     last: str = ""
     notice: str = ""
 
 
 def publish_findings(facts: StoreFacts, status: PublishStatus) -> Iterator[Finding]:
-    """Versions that the gate refused one after the other, and what needs the owner's eye."""
+    """Versions that the gate refused in a row, and what needs the owner's attention."""
     if facts.seen.refused_in_a_row >= REFUSED:
         yield Finding(
             Level.MEND,

@@ -1,4 +1,4 @@
-"""Which version is being served, in memory and in the store, and how another takes its place, or an earlier one."""
+"""Which version is being served, in memory and in the store, and how another, or an earlier one, replaces it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ServedVersions:
 
     A request ends on the version it began with. Versions that are no longer served are unloaded, except the newest
     `keep_loaded`; the engine frees them when their last row ends. Users' and agents' versions are loaded as far as
-    there is `room` for them besides the shared ones: `own` loads them on request, in place of those unused for longest.
+    there is `room` for them besides the shared ones: `own` loads them on request and unloads the least recently used.
     """
 
     store: Store
@@ -42,7 +42,7 @@ class ServedVersions:
     keep_loaded: int = 2
     room: int = 8
     clock: Callable[[], float] = time.monotonic
-    damaged: dict[str, AdapterError] = field(default_factory=dict)  # by scope, until publishing has seen to it
+    damaged: dict[str, AdapterError] = field(default_factory=dict)  # by scope, until publishing has handled it
     _current: dict[str, PolicyVersion] = field(default_factory=dict)
     _loaded: list[PolicyVersion] = field(default_factory=list)  # the one used last comes last
     _awaited: set[PolicyVersion] = field(default_factory=set)  # loaded to be tried or swapped in
@@ -60,7 +60,7 @@ class ServedVersions:
     async def own(self, scope: str) -> PolicyVersion | None:
         """The scope's own version, loaded; None if the shared one answers instead.
 
-        This is so if the scope has none, if versions in use take all places, and if its folder is damaged.
+        That is if the scope has none, if versions in use take all places, or if its folder is damaged.
         """
         version = self.current(scope)
         if version.scope == SHARED:
@@ -104,7 +104,7 @@ class ServedVersions:
         return frozenset((*self._loaded, *self._awaited, *self._current.values(), *left))
 
     async def between_loads(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """What the work gave; no version is loaded, and none comes into service, meanwhile."""
+        """The result of the work; meanwhile no version is loaded, and none comes into service."""
         async with self._lock:
             return await work()
 
@@ -119,7 +119,7 @@ class ServedVersions:
         return sum(1 for version in self._current.values() if version.scope != SHARED and not version.is_base)
 
     async def load(self, row: VersionRow) -> None:
-        """Loads a version to be tried or swapped in. Raises AdapterError, and then nothing has changed.
+        """Loads a version to be tried or swapped in. If it raises AdapterError, nothing has changed.
 
         Raises EngineError if there is no room for it now.
         """
@@ -129,7 +129,7 @@ class ServedVersions:
                 self._awaited.add(row.version)
 
     async def swap(self, version: PolicyVersion, *, why: str) -> None:
-        """From the next request on this loaded version is served; the store knows first."""
+        """Serves this loaded version from the next request on; the store is written first."""
         async with self._lock:
             if not version.is_base and version not in self._loaded:
                 raise ValueError(f"version {version} is not loaded")
@@ -158,7 +158,7 @@ class ServedVersions:
     async def leave(self, gone: Callable[[PolicyVersion], bool], *, is_unused: bool) -> None:
         """Stops serving versions that are gone, and unloads them if `is_unused`: no request has just been given them.
 
-        `resume` has named what is served instead, except for scopes that are gone themselves.
+        `resume` has already set what is served instead, except for scopes that are gone themselves.
         """
         async with self._lock:
             for scope, version in list(self._current.items()):
@@ -185,7 +185,7 @@ class ServedVersions:
         async with self._lock:
             row = await self.store.version(version)
             if row is None:
-                raise AdapterError(f"version {version} is being served, but nothing is known of it")
+                raise AdapterError(f"version {version} is being served, but has no row in the store")
             await self._load(row)
 
     async def _load(self, row: VersionRow) -> None:
@@ -202,10 +202,10 @@ class ServedVersions:
             await self.engine.load(adapter)
             self._loaded.append(row.version)
 
-        await to_end(loaded(adapter))  # the engine loads it all the same, and it has to be known to be unloaded again
+        await to_end(loaded(adapter))  # the engine loads it anyway, and it must be recorded to be unloaded again
 
     async def _make_room(self) -> None:
-        """Unloads what is least missed: versions no longer served first, then own ones that were used longest ago."""
+        """Unloads versions no longer served first, then users' and agents' versions, the least recently used first."""
         while len(self._loaded) >= self.room:
             now = self.clock()
             idle = [

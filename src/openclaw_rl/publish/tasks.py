@@ -1,4 +1,4 @@
-"""Probe tasks: prompts of the owner's choice with what a good answer matches, so that nothing known is unlearned."""
+"""Probe tasks: the owner's prompts with what a good answer matches, so that skills are not lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REMEMBERED = 8  # versions
 
 @dataclass(frozen=True, slots=True)
 class ProbeTask:
-    """What is asked, and what the answer has to match somewhere."""
+    """A prompt, and the pattern that the answer must contain."""
 
     asked: tuple[Message, ...]
     expects: re.Pattern[str]
@@ -55,7 +55,7 @@ def read_tasks(path: Path) -> tuple[ProbeTask, ...]:
 
 @dataclass(slots=True)
 class TaskProbe:
-    """Asks versions the tasks, each once, by the likeliest tokens: no chance is in the result."""
+    """Asks versions the tasks, each once, with the likeliest tokens, so that the result is not random."""
 
     engine: Engine
     renderer: Renderer
@@ -65,7 +65,7 @@ class TaskProbe:
     _known: dict[PolicyVersion, float] = field(default_factory=dict)
 
     async def share(self, version: PolicyVersion) -> float:
-        """The share of tasks that the version does. Raises EngineError or RequestError if it cannot be asked."""
+        """The share of tasks that the version solves. Raises EngineError or RequestError if it cannot be asked."""
         if version not in self._known:
             slots = asyncio.Semaphore(AT_ONCE)
             try:

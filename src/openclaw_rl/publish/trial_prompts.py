@@ -25,7 +25,7 @@ from openclaw_rl.errors import RequestError
 from openclaw_rl.publish.replies import BaseReplies, TrialPrompt, is_loop
 from openclaw_rl.store.db import Store
 
-LESS_SURE = 1.5  # times as unsure, in nats a token, as of the users' own prompts
+LESS_SURE = 1.5  # times as uncertain, in nats a token, as for the users' own prompts
 MADE_UP = 3  # requests that the base model generates
 MADE_TOKENS = 64  # the longest of them
 SHORTEST = 8  # letters of a request
@@ -69,9 +69,9 @@ class TrialPrompts:
         return found
 
     async def _after_the_reply(self, turn: Turn, told: Sequence[tuple[str, ...]]) -> list[Prompt]:
-        """The turn's prompt with the base model's reply to it, and after that the first and the last of these hints.
+        """The turn's prompt with the base model's reply to it, followed by the first and the last of these hints.
 
-        Teaching takes replies from such a conversation where those with the hint alone contradict what is said without.
+        Teaching samples replies in such a conversation if those with only the hint contradict those without.
         """
         if not told or turn.prompt.images:
             return []
@@ -110,12 +110,12 @@ class TrialPrompts:
         return found
 
     def let_go(self) -> None:
-        """Holds nothing of any prompt."""
+        """Removes all prompts from memory."""
         self._made_up = None
         self.base.let_go()
 
     async def _wishes(self, users: Sequence[str]) -> list[tuple[str, ...]]:
-        """What each of the users asked for and did not withdraw; the last user's comes last."""
+        """The wishes of each user that were not withdrawn; the last user's come last."""
         last_first = list(dict.fromkeys(reversed(users)))[:MOST_USERS]
         held = [await self.store.hints.of_user(user) for user in reversed(last_first)]
         return [tuple(hint.text for hint in hints if hint.is_wished) for hints in held]
@@ -126,7 +126,7 @@ class TrialPrompts:
         return [*self._made_up, *(await asyncio.to_thread(ordinary_requests))]
 
     async def _make_up(self) -> list[str]:
-        """Requests that the base model writes in the place of a user's words; only those that look like a request."""
+        """Requests that the base model writes in place of a user's message; only those that look like one."""
         opening = await asyncio.to_thread(self.renderer.user_opening)
         if opening is None:
             return []
@@ -169,7 +169,7 @@ def ordinary_requests() -> list[str]:
 
 
 def _readings(wishes: Sequence[tuple[str, ...]], taught: Sequence[str]) -> list[tuple[str, ...]]:
-    """The hints of each reading besides the plain one: those taught now alone, then all of each user's."""
+    """The hints of each reading besides the plain one: the newly taught ones separately, then all of each user's."""
     alone = [(text,) for text in dict.fromkeys(taught)][:MOST_TAUGHT]
     return [*alone, *(tuple(dict.fromkeys(texts)) for texts in wishes if texts)]
 

@@ -1,4 +1,4 @@
-"""Versions on disk: whether a folder still contains what its step wrote, and what a version was made from."""
+"""Versions on disk: whether a folder still contains what its step wrote, and a version's ancestors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def without_weights(version: PolicyVersion) -> AdapterError:
 
 
 def missing_bytes(weights: Path) -> int:
-    """How many bytes a safetensors file lacks by its own header. Raises OSError, or ValueError for a broken header."""
+    """How many bytes a safetensors file lacks, by its header. Raises OSError, or ValueError for a broken header."""
     size = weights.stat().st_size
     with weights.open("rb") as stream:
         head = stream.read(_HEADER.size)
@@ -75,7 +75,7 @@ def missing_bytes(weights: Path) -> int:
 
 
 def ancestors(rows: Sequence[VersionRow], version: PolicyVersion) -> list[VersionRow]:
-    """The versions one was made from, nearest first; the base model, which has no row to fail, may be missing."""
+    """The ancestors of a version, nearest first; the base model may be missing."""
     by_version = {row.version: row for row in rows}
     found: dict[PolicyVersion, VersionRow] = {}
     row = by_version.get(version)

@@ -25,7 +25,7 @@ from openclaw_rl.store.tables.effects import CorrectionRecord
 
 log = logging.getLogger(__name__)
 
-LESS_LIKELY = math.log(2.0)  # in nats: the version before would have said it half as often, or more rarely
+LESS_LIKELY = math.log(2.0)  # in nats: the version before would have said it at most half as often
 LINE = 400  # the newest versions that are examined: more than a window of judged turns can concern
 MOST_TOLD = 4096  # answers about single replies that are remembered
 STEPS = 400  # of the numerical integral
@@ -36,7 +36,7 @@ LEAST = 8  # turns before; if the version before answered fewer, those of the ve
 
 @dataclass(slots=True)
 class Watch:
-    """Looks for versions to be rolled back. It asks the engine only once about each reply."""
+    """Looks for versions to roll back. It asks the engine only once about each reply."""
 
     store: Store
     engine: Engine
@@ -45,13 +45,13 @@ class Watch:
     _told: dict[tuple[str, PolicyVersion], bool] = field(default_factory=dict)
 
     def let_go(self) -> None:
-        """Remembers no answer about any reply."""
+        """Removes all answers about replies from memory."""
         self._told.clear()
 
     async def guilty(
         self, rows: Sequence[VersionRow], current: PolicyVersion, outcomes: Sequence[CorrectionRecord]
     ) -> Suspect | None:
-        """The version on the way to `current` that most likely made it worse, if this is sure enough.
+        """The version on the path to `current` that most likely made it worse, if this is certain enough.
 
         `rows` lead back from it, and `outcomes` are the recently judged turns. Raises EngineError or RequestError if
         the engine cannot be asked now, AdapterError if the version before is damaged.
@@ -127,7 +127,7 @@ def path_to(rows: Sequence[VersionRow], current: PolicyVersion) -> list[PolicyVe
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A version on the way to the one being served, and the judged turns before and since it took over."""
+    """A version on the path to the served one, and the judged turns before and since it took over."""
 
     version: PolicyVersion
     parent: PolicyVersion
@@ -179,7 +179,7 @@ def wealth(corrected: Sequence[bool], share: float) -> float:
     mean over q > p of prod (q / p)^x ((1 - q) / (1 - p))^(1 - x),   x = 1 for a corrected turn
     """
     if share >= 1.0:
-        return 1.0  # nothing is more than always
+        return 1.0  # no share is above 1
     others = [share + (1.0 - share) * (index + 0.5) / BETS for index in range(BETS)]
     bets, most = [1.0 / BETS] * BETS, 1.0
     for one in corrected:
@@ -192,7 +192,7 @@ def wealth(corrected: Sequence[bool], share: float) -> float:
 
 
 def share_at_most(corrected: int, turns: int, *, sure: float = SURE) -> float:
-    """What the true share exceeds with a chance of 1 - `sure` only: that quantile of Beta(corrected + 1, rest + 1)."""
+    """The upper bound of the true share with probability `sure`: that quantile of Beta(corrected + 1, rest + 1)."""
     grid = [(index + 0.5) / STEPS for index in range(STEPS)]
     logs = [corrected * math.log(share) + (turns - corrected) * math.log(1.0 - share) for share in grid]
     top = max(logs)

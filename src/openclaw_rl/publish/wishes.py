@@ -1,7 +1,7 @@
 """Whether a version follows the wishes it was trained for, and still those of earlier versions; and which ones yield.
 
-A version follows a hint's wish as far as it says without the hint what the base model says given the hint. The gap
-between the two is the divergence of their distributions over the reply, in nats a token.
+A version follows a hint's wish if it replies without the hint as the base model does given the hint. The gap between
+the two is the divergence of their distributions over the reply, in nats a token.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.wording.likeness import asks_alike, is_same_wish
 
 LOOKED_AT = 16  # versions before the one being tried
-EXPLAINS = 0.5  # of what a hint changes, by another one: then both ask for the same
+EXPLAINS = 0.5  # share of a hint's change that another hint makes too: then both ask for the same
 
 
 @dataclass(frozen=True, slots=True)
 class MeanShift:
-    """A mean over some samples, under the version that is served and under the one that is tried."""
+    """A mean over some samples, with the served version and with the tried one."""
 
     before: float
     after: float
 
     @property
     def rise(self) -> float:
-        """How much the tried one has more of it."""
+        """How much higher it is with the tried version."""
         return self.after - self.before
 
 
@@ -106,8 +106,8 @@ async def top_tokens(
 class RepeatedWishes:
     """If a user asks for the same again after the gate refused it, one of their own earlier wishes yields each time.
 
-    The gate requires a version to follow earlier hints. If one of these was misunderstood, or the user wants something
-    else now, it would refuse every version that learns what they ask for, however often they ask.
+    The gate requires a version to follow earlier hints. If one of these was misunderstood, or the user has changed
+    their mind, it would refuse every version that learns what they ask for, however often they ask.
 
     `margin` as in `wish_margin`, `top_k` as in `kl_top_k`.
     """
@@ -122,7 +122,7 @@ class RepeatedWishes:
         """By user: how many versions were refused for earlier hints although they had learned what is asked again now.
 
         Counted back to the last version that learned it and was not refused so. `own` are the step's samples. Raises
-        EngineError or RequestError if the engine cannot tell now.
+        EngineError or RequestError if the engine cannot be asked now.
         """
         found: Counter[str] = Counter()
         asking: dict[str, list[Sample]] = {}
@@ -150,7 +150,7 @@ class RepeatedWishes:
         return row.status is VersionStatus.REFUSED and rise > self.margin
 
     async def _asks_the_same(self, before: Sample, now: Sample) -> bool:
-        """By their words; or because the earlier hint changes what was corrected now as the later one does."""
+        """Whether the hints are alike in words, or the earlier changes the reply corrected now like the later one."""
         earlier, later = before.hints[0], now.hints[0]
         if asks_alike(earlier.text, later.text):
             return True
@@ -172,7 +172,7 @@ class RepeatedWishes:
 def without_yielding(
     held: Sequence[tuple[Sample, MeanShift]], refusals: Counter[str]
 ) -> list[tuple[Sample, MeanShift]]:
-    """What earlier hints ask for, without one wish for each refusal of its user: those given up most come first."""
+    """The earlier samples without one wish for each refusal of its user; those given up most yield first."""
     left = list(held)
     for user in refusals.elements():
         own = [(sample, change) for sample, change in left if sample.user == user]

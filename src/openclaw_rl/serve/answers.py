@@ -1,4 +1,4 @@
-"""What an answer carries besides what was said: the ids of turns, headers, and log-probabilities."""
+"""What an answer carries besides its text: the ids of turns, headers, and log-probabilities."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def turn_of_response(response: str) -> str:
 
 
 def note_headers(ignored: Sequence[str], placeholders: Mapping[str, int]) -> dict[str, str]:
-    """What of the request had no effect, and what stood there by name; no header where there is nothing to say."""
+    """Headers that list the ignored parameters and the placeholders in the prompt; none if there are none."""
     found: dict[str, str] = {}
     if ignored:
         found[IGNORED] = _listed([_safe(name) for name in dict.fromkeys(ignored)])
@@ -63,7 +63,7 @@ def _safe(name: str) -> str:
 def token_entries(sampled: Sequence[SampledToken], table: TokenBytes) -> list[Json]:
     """Log-probabilities as OpenAI's clients know them, of the model at temperature 1: one entry for each token.
 
-    The format's own ending has none.
+    Tokens of the format's own ending have no entry.
     """
     return [
         {

@@ -1,4 +1,4 @@
-"""The HTTP server: which path is answered by what, who needs a key, which pages may ask, and how errors leave."""
+"""The HTTP server: the handler of each path, the right it needs, allowed origins, and how errors are answered."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from openclaw_rl.serve.request.names import check_headers, check_name
 from openclaw_rl.serve.settings import ServeSettings
 
 _SETTINGS = web.AppKey("settings", ServeSettings)
-NOBODY = Caller("", frozenset())  # who asks where no key is needed
+NOBODY = Caller("", frozenset())  # the caller of a route that needs no key
 _ALLOWED = web.AppKey("allowed_origins", frozenset)
 _HEADERS = "Authorization, Content-Type, X-Api-Key, X-Session-Id, X-User-Id, X-Agent-Id, X-Turn-Type, X-Session-Done"
 _SHOWN = ", ".join((TURN, VERSION, IGNORED, PLACEHOLDERS))  # of an answer, which a page may read
@@ -82,7 +82,7 @@ def _model_json(parts: ServeParts, name: str) -> dict[str, Json]:
     }
 
 
-# Method, path, what answers it, and what a key must be allowed to do for it; None where no key is needed.
+# Method, path, handler, and the right that a key must have; None if no key is needed.
 ROUTES: tuple[Route, ...] = (
     ("POST", "/v1/chat/completions", chat_completions, Right.CHAT),
     ("POST", "/v1/completions", completions, Right.CHAT),
@@ -94,7 +94,7 @@ ROUTES: tuple[Route, ...] = (
     ("POST", "/v1/responses/{id}/cancel", responses.response_cancelled, Right.CHAT),
     ("POST", "/v1/messages", messages, Right.CHAT),
     ("POST", "/v1/messages/count_tokens", count_tokens, Right.CHAT),
-    ("GET", "/v1/models", models, None),  # agents ask for it without a key, to see whether anybody is there
+    ("GET", "/v1/models", models, None),  # agents request it without a key, to check whether the server is up
     ("GET", "/v1/models/{id:.+}", model, None),
     ("GET", "/models", models, None),
     ("GET", "/models/{id:.+}", model, None),
@@ -170,7 +170,7 @@ def runner_of(app: web.Application) -> web.AppRunner:
 
 
 def _admitted(request: web.Request, parts: ServeParts, right: Right) -> Caller:
-    """Whose request it is. Raises RequestError (401, 403, 429) and HTTPRequestEntityTooLarge."""
+    """The caller of the request. Raises RequestError (401, 403, 429) and HTTPRequestEntityTooLarge."""
     caller = parts.signed_in.caller(request)
     caller.check(right)
     parts.meter.size(caller, request.content_length or 0)
@@ -198,9 +198,9 @@ def _handler(answering: Answering, parts: ServeParts, path: str, right: Right | 
 
 
 async def received(request: web.Request, settings: ServeSettings) -> None:
-    """Returns once the body is here, so that `request.read()` waits for nothing.
+    """Returns once the body has arrived, so that `request.read()` does not wait.
 
-    Raises RequestError for one that comes too slowly or breaks off, and HTTPRequestEntityTooLarge.
+    Raises RequestError if it arrives too slowly or breaks off, and HTTPRequestEntityTooLarge.
     """
     if not request.body_exists:
         return
@@ -228,7 +228,7 @@ async def received(request: web.Request, settings: ServeSettings) -> None:
 
 
 def allow_origins(app: web.Application, origins: tuple[str, ...]) -> None:
-    """Lets the pages of these origins in; without any, a browser keeps every page from reading an answer."""
+    """Lets pages of these origins read answers; without any, browsers keep every other page from doing so."""
     if not origins:
         return
     app[_ALLOWED] = frozenset(origins)

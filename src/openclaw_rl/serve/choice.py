@@ -1,4 +1,4 @@
-"""One of a request's answers as it grows: its tokens, what of them the client may see, and how it ended."""
+"""One of a request's answers as it grows: its tokens, the part that the client may see, and how it ended."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Choice:
         return deltas if self._stops is None or not deltas else self._until_stop(deltas, self._stops)
 
     def end(self) -> list[ReplyDelta]:
-        """What was held back, once no more tokens come."""
+        """The text that was held back, once the last token was taken."""
         self._has_ended = True
         deltas = self._parser.finish()
         if self._stops is None:
@@ -59,7 +59,7 @@ class Choice:
         return [*shown, *self._shown(self._stops.finish())]
 
     def cancel(self) -> None:
-        """The client went away; an answer that was whole by then stays whole."""
+        """The client went away; an answer that was complete by then stays complete."""
         if self.finish is None:
             self.finish = Finish.CANCELLED
         if not self._has_ended:
@@ -119,7 +119,7 @@ class Choice:
 
 
 class StopFilter:
-    """Passes text on until a stop text appears, and holds back what might become one."""
+    """Passes text through until a stop text appears, and holds back what might become one."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
@@ -149,7 +149,7 @@ class StopFilter:
         return ready
 
     def finish(self) -> str:
-        """What was held back and became no stop text."""
+        """The text that was held back and did not become a stop text."""
         rest, self._held = self._held, ""
         return rest
 

@@ -71,7 +71,7 @@ class _Problem(msgspec.Struct, omit_defaults=True):
     type: str
     param: str | None
     code: str | None
-    fix: str = ""  # what to do about it, as the message ends; left out where nobody knows
+    fix: str = ""  # what to do about it, as the message ends; left out if unknown
 
 
 class _ProblemBody(msgspec.Struct):
@@ -79,7 +79,7 @@ class _ProblemBody(msgspec.Struct):
 
 
 def error_body(problem: BaseException) -> tuple[int, bytes]:
-    """Status and JSON for any error; what nobody foresaw is logged with an id that the client is given."""
+    """Status and JSON for any error; an unexpected one is logged with an id that the client receives."""
     match problem:
         case RequestError():
             return problem.status, _encoded(problem, problem.status, problem.param, problem.code)
@@ -104,7 +104,7 @@ def error_body(problem: BaseException) -> tuple[int, bytes]:
         case EngineError():
             log.error("engine failed: %s", problem)
             return 503, _encoded(problem, 503, None, "engine_unavailable")
-        case ConfigError() | AdapterError():  # an order about a version that cannot be met as things stand
+        case ConfigError() | AdapterError():  # an order about a version that cannot be carried out now
             return 409, _encoded(problem, 409, None, "conflict")
     name = uuid.uuid4().hex[:12]
     log.error("unexpected error id=%s", name, exc_info=problem)
@@ -141,7 +141,7 @@ def error_response(problem: BaseException, path: str) -> web.Response:
 
 
 def context_problem(problem: ContextError) -> RequestError:
-    """The refusal of a prompt that is too long as OpenAI's Responses API words it, with the figures beside."""
+    """The refusal of a prompt that is too long, in the words of OpenAI's Responses API, with the figures."""
     fix = "Your input exceeds the context window of this model. Please adjust your input and try again."
     return RequestError(problem.problem, fix=fix, code=problem.code, param=problem.param)
 
@@ -188,7 +188,7 @@ def _plain(text: str) -> str:
 
 
 def _shortened(message: str) -> str:
-    """A message that names what was sent stays readable where that was a megabyte; what to do stands at its end."""
+    """The message with its middle cut if it quotes a very long value; what to do is at its end."""
     left_out = len(message) - _MOST_SAID
     if left_out <= 0:
         return message
@@ -196,13 +196,13 @@ def _shortened(message: str) -> str:
 
 
 def unserved(path: str) -> RequestError | None:
-    """The refusal of a path that is known and not served; None for one that nobody knows.
+    """The refusal of a path that is known but not served; None for an unknown one.
 
-    With 404, since clients try a 501 again and again.
+    With 404, since clients retry a 501 again and again.
     """
     held = path.strip("/")
     if held.startswith("v1/v1/"):
-        return _refusal(f"{path} holds /v1 twice", "take /v1 off the client's base URL")
+        return _refusal(f"{path} contains /v1 twice", "remove /v1 from the client's base URL")
     if held in _BELOW_V1:
         return _refusal(f"{path} lacks /v1", "set the client's base URL to one that ends in /v1")
     if held in _OLLAMA:

@@ -1,6 +1,6 @@
-"""From a request to its answers, whichever API asked: placed, rendered, sampled, handed over piece by piece, committed.
+"""From a request of any API to its answers: placed, rendered, sampled, handed over piece by piece, committed.
 
-Each API file only translates: its body into an `GenerationRequest`, and what a `Sink` is told into its own events.
+Each API file only translates: its body into a `GenerationRequest`, and what a `Sink` receives into its own events.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from openclaw_rl.serve.parts import ServeParts, answering
 
 log = logging.getLogger(__name__)
 _SECRET = frozenset({"authorization", "x-api-key", "cookie"})
-_ROOM_KEPT = 1024  # tokens of an answer, where it may have so many, that hints must leave room for
-_PARAM = {"completions": "prompt", "responses": "input"}  # where the conversation stands, if not in `messages`
-_LONG_CHARS = 20_000  # more new text is encoded in a thread, so that streams go on
+_ROOM_KEPT = 1024  # tokens of an answer that hints must leave room for, if it may have this many
+_PARAM = {"completions": "prompt", "responses": "input"}  # where the conversation is, if not in `messages`
+_LONG_CHARS = 20_000  # more new text is encoded in a thread, so that streams continue
 _MOST_COUNTED_CHARS = 2_000_000  # of a prompt that is too long; more is not counted to its end
 _MANY_MESSAGES = 200  # more are rendered in a thread, for the same reason
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """A request in the words of `core`. `max_tokens` None leaves it to the context.
+    """A request in the types of `core`. If `max_tokens` is None, the context is the limit.
 
     With `prompt` (text or ids) there is no conversation to render, and the turn is never trained. `ignored` are its
-    fields without effect, `placeholders` the kinds of what the model cannot be shown. `shown` is what an API whose
-    answers can be fetched again keeps of the request, beside its messages. `form` is what the answer is held to, None
-    where it is free.
+    fields without effect, `placeholders` the kinds of content that the model cannot read. `shown` is what an API whose
+    answers can be fetched again keeps of the request, besides its messages. `form` constrains the answer; None if it is
+    free.
     """
 
     api: str
@@ -68,16 +68,16 @@ class Sink(Protocol):
     """Where pieces of answers go while they are sampled."""
 
     def piece(self, choice: Choice, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> bool:
-        """Takes what these tokens added; says whether `drain` is to be awaited before the next ones."""
+        """Takes what these tokens added; returns whether `drain` must be awaited before the next ones."""
         ...
 
     async def drain(self) -> None:
-        """Until the client has caught up. Raises ClientGone where it went away."""
+        """Waits until the client has caught up. Raises ClientGone if it went away."""
         ...
 
 
 class ClientGone(Exception):
-    """Nobody reads the answer any more."""
+    """The client went away and does not read the answer any more."""
 
 
 @dataclass(slots=True)
@@ -93,12 +93,12 @@ class Generation:
     choices: tuple[Choice, ...]
     at_s: float
     carried: tuple[PlacedHint, ...] = ()  # the user's hints in the prompt
-    has_failed: bool = False  # an answer's sampling, before its time
+    has_failed: bool = False  # the sampling of an answer failed
     ended_s: float = 0.0
 
     @property
     def headers(self) -> dict[str, str]:
-        """Turn ids and version, which every completion carries, and what of the request had no effect."""
+        """Turn ids and version, which every completion carries, and what had no effect in the request."""
         return {
             **note_headers(self.asked.ignored, self.asked.placeholders),
             TURN: ",".join(choice.turn for choice in self.choices),
@@ -122,7 +122,7 @@ class Generation:
 
     @property
     def shown(self) -> dict[str, Json]:
-        """What the request says of itself, and what its end added."""
+        """What a fetched response shows of the request, and what the answers' end added."""
         ended: dict[str, Json] = {"completed_at": int(self.ended_s), "cached_tokens": self.cached_tokens}
         return {**self.asked.shown, **ended}
 
@@ -156,7 +156,7 @@ class Generation:
             async with asyncio.TaskGroup() as group:
                 for choice in self.choices:
                     group.create_task(self._sample(choice, sink))
-        except BaseExceptionGroup as problems:  # the first is what the client is told; the others were cancelled by it
+        except BaseExceptionGroup as problems:  # the client receives the first; it cancelled the others
             raise problems.exceptions[0] from problems.exceptions[0].__cause__
 
     async def _sample(self, choice: Choice, sink: Sink) -> None:
@@ -173,22 +173,22 @@ class Generation:
                 must_wait = sink.piece(choice, choice.take(token), (token,))
                 if must_wait and choice.finish is None:
                     await sink.drain()
-                if is_first:  # counted once it is on its way
+                if is_first:  # counted once it has started
                     self.parts.metrics.first_token_s.observe(max(0.0, self.parts.clock() - self.at_s))
                 if choice.finish is not None:
                     break
         except Exception:
-            self.has_failed = True  # known before those who sample beside it have ended
+            self.has_failed = True  # set before the other answers' sampling has ended
             raise
         finally:
-            if isinstance(stream, AsyncGenerator):  # or the slot stays taken until it is collected as garbage
+            if isinstance(stream, AsyncGenerator):  # else the slot stays taken until it is garbage-collected
                 await stream.aclose()
         if choice.finish is None:
             raise EngineError("the engine ended an answer without saying why", fix="see the server's log")
         sink.piece(choice, choice.end(), ())
 
     async def _enter(self) -> None:
-        """Enters all turns."""
+        """Enters all turns into the store."""
         self.ended_s = self.parts.clock()
         metrics, group = self.parts.metrics, self.choices[0].turn if len(self.choices) > 1 else None
         metrics.prompt_tokens.inc(len(self.prompt))
@@ -229,7 +229,7 @@ class Generation:
 
 
 async def begin(parts: ServeParts, asked: GenerationRequest, headers: Mapping[str, str], key_name: str) -> Generation:
-    """Finds out where the request belongs and what the model is to read. Raises ContextError where it does not fit."""
+    """Places the request in its session and renders its prompt. Raises ContextError if it does not fit."""
     asked = _holdable(parts, asked)
     for name in asked.ignored:
         parts.metrics.ignore(name)
@@ -243,8 +243,8 @@ async def begin(parts: ServeParts, asked: GenerationRequest, headers: Mapping[st
     facts = dict(asked.facts)
     if asked.prompt is not None:
         facts["turn_type"] = TurnKind.SIDE.value
-    told = {name.lower(): value for name, value in headers.items() if name.lower() not in _SECRET}
-    arrival = Arrival(asked.messages, asked.tools, told, facts, key_name, at_s, asked.max_tokens)
+    plain_headers = {name.lower(): value for name, value in headers.items() if name.lower() not in _SECRET}
+    arrival = Arrival(asked.messages, asked.tools, plain_headers, facts, key_name, at_s, asked.max_tokens)
     placement = await parts.collector.place(arrival)
     is_bare = asked.prompt is not None or placement.step is not None  # a policy in an environment is sampled as it is
     carried = () if is_bare else await parts.carried(placement, asked.messages)
@@ -258,7 +258,7 @@ async def begin(parts: ServeParts, asked: GenerationRequest, headers: Mapping[st
     sampling, most = asked.sampling, min(room, asked.max_tokens or room)
     if sampling.max_tokens != most:
         sampling = replace(sampling, max_tokens=most)
-    if first is not None:  # what is thought first stands in it, and only now is it known whether the prompt opens that
+    if first is not None:  # thinking comes first in it, and only now is it known whether the prompt opens the thinking
         sampling = replace(sampling, grammar=await _grammar(parts, asked, prompt, first))
     choices = tuple(_choice(parts, asked, prompt, index) for index in range(asked.count))
     version = await answering(parts, headers, placement, key_name)
@@ -267,9 +267,9 @@ async def begin(parts: ServeParts, asked: GenerationRequest, headers: Mapping[st
 
 
 async def _counted(parts: ServeParts, asked: GenerationRequest, least: int) -> int:
-    """How many tokens a prompt has that is too long; `least` where counting would take too long.
+    """The number of tokens of a prompt that is too long; `least` if counting would take too long.
 
-    Clients leave out as much as the difference tells them, so a bound alone would make them try again and again.
+    Clients leave out as much as the difference, so a bound alone would make them try again and again.
     """
     if isinstance(asked.prompt, tuple):
         return len(asked.prompt)
@@ -283,7 +283,7 @@ async def _counted(parts: ServeParts, asked: GenerationRequest, least: int) -> i
 
 
 def _holdable(parts: ServeParts, asked: GenerationRequest) -> GenerationRequest:
-    """The request as the engine can meet it. Raises RequestError where it holds no answer to anything."""
+    """The request as the engine can serve it. Raises RequestError if the engine cannot constrain answers."""
     if asked.form is None or parts.check_grammar is not None:
         return asked
     if asked.form.is_needed:
@@ -299,7 +299,7 @@ def _holdable(parts: ServeParts, asked: GenerationRequest) -> GenerationRequest:
 async def _grammar(
     parts: ServeParts, asked: GenerationRequest, prompt: Prompt | None, checked: Grammar | None
 ) -> Grammar | None:
-    """What holds the answer, and the engine can hold it to. Raises RequestError."""
+    """The grammar of the answer, which the engine supports. Raises RequestError."""
     if asked.form is None or parts.check_grammar is None:
         return None
     ends, is_bare = parts.eos_ids, asked.prompt is not None
@@ -316,9 +316,9 @@ async def _grammar(
 async def _fitting(
     parts: ServeParts, asked: GenerationRequest, placement: Placement, carried: tuple[PlacedHint, ...], most: int
 ) -> tuple[Prompt, tuple[PlacedHint, ...]]:
-    """The prompt, and the hints in it. Raises TooManyTokens where there are more than `most`.
+    """The prompt, and the hints in it. Raises TooManyTokens if there are more than `most`.
 
-    A request that fits as its client wrote it is not refused, nor its answer cut, for our words.
+    If a request fits as its client wrote it, hints must not make it refused or its answer cut.
     """
     if carried:
         room_kept = min(asked.max_tokens or 1, _ROOM_KEPT)
@@ -350,7 +350,7 @@ async def _prompt(
 
 
 def is_quick(messages: Sequence[Message], served: Turn | None) -> bool:
-    """Whether rendering takes less than changing threads twice does: what the served turn held is not encoded again."""
+    """Whether rendering is faster than two thread switches: the text of the served turn is not encoded again."""
     if len(messages) > _MANY_MESSAGES:
         return False
     known = () if served is None else served.messages
@@ -360,7 +360,7 @@ def is_quick(messages: Sequence[Message], served: Turn | None) -> bool:
     new = [part for item in messages[same:] for part in item.content if isinstance(part, TextPart)]
     if sum(len(part.text) for part in new) < _LONG_CHARS:
         return True
-    held = {part for item in known for part in item.content}  # long texts are digested for it, so only where it tells
+    held = {part for item in known for part in item.content}  # long texts are hashed for it, so only if it matters
     return sum(len(part.text) for part in new if part not in held) < _LONG_CHARS
 
 

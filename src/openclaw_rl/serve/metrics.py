@@ -13,18 +13,18 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300
 
 @dataclass(slots=True)
 class Reuse:
-    """What was read again, and what needed no reading, of prompts that continue a served turn."""
+    """How many ids of prompts that continue a served turn were computed again, and how many reused."""
 
     tokens: int = 0
     cached: int = 0
 
     @property
     def share(self) -> float | None:
-        """The reused share; None before there was such a prompt."""
+        """The reused share; None before the first such prompt."""
         return self.cached / self.tokens if self.tokens else None
 
     def add(self, tokens: int, cached: int) -> None:
-        """One prompt more."""
+        """Counts one more prompt."""
         self.tokens += tokens
         self.cached += cached
 
@@ -87,12 +87,12 @@ class Metrics:
         self.ignored.labels(name[:64]).inc()
 
     def replace(self, kind: str, times: int) -> None:
-        """So many more placeholders of this kind."""
+        """Counts more placeholders of this kind."""
         if kind not in self.replaced and len(self.replaced) >= _MOST_NAMES:
             kind = "other"
         self.replaced[kind] = self.replaced.get(kind, 0) + times
         self.placeholders.labels(kind).inc(times)
 
     def text(self) -> bytes:
-        """All of it as Prometheus reads it."""
+        """All metrics in Prometheus's format."""
         return generate_latest(self.registry)

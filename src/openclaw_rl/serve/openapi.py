@@ -1,4 +1,4 @@
-"""GET /openapi.json: every route described in OpenAPI 3.1, the bodies by the very types that parse them."""
+"""GET /openapi.json: every route described in OpenAPI 3.1, the bodies by the types that parse them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from openclaw_rl.store.forms import ExportForm
 Answering = Callable[[web.Request, ServeParts, str], Awaitable[web.StreamResponse]]
 Route = tuple[str, str, Answering, Right | None]  # method, path, what answers it, the right a key needs
 
-# What each route that takes a body parses it into; the others take none.
+# The type of each route's body; the other routes take none.
 BODIES: dict[tuple[str, str], type[msgspec.Struct]] = {
     ("POST", "/v1/chat/completions"): wire.ChatBody,
     ("POST", "/v1/completions"): wire.CompletionBody,
@@ -63,15 +63,15 @@ BODILESS = frozenset(
         "/v1/rl/training/leases/{id}/extend",
         "/v1/rl/training/leases/{id}/files/{name}",  # its body is the file's bytes
     }
-)  # they are posted to, and say all in their path and headers
-PICTURE = "/v1/rl/episodes/{id}/steps/{step}/picture"  # what is put there, and comes back, is a PNG
+)  # they are POST routes without a body: everything is in their path and headers
+PICTURE = "/v1/rl/episodes/{id}/steps/{step}/picture"  # its body, sent and received, is a PNG
 _SAYING = ("ChatBody", "CompletionBody", "ResponsesBody", "MessagesBody")
 ANSWERING = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
 
 _TEXT: Json = {"type": "string"}
 _AT_LEAST_1: dict[str, Json] = {"minimum": 1}
 _SHARE: dict[str, Json] = {"minimum": 0, "maximum": 1}
-# What is checked only after parsing, as far as a schema can say it: (type, field) -> words for the schema.
+# What is checked only after parsing, as far as a schema can express it: (type, field) -> keywords of the schema.
 _NARROWER: dict[tuple[str, str], dict[str, Json]] = {
     ("MessageSpec", "role"): {"enum": ["system", "developer", "user", "assistant", "tool"]},
     ("FunctionSpec", "parameters"): {"type": "object"},
@@ -199,7 +199,7 @@ _FACTS: dict[str, Json] = {
     "turn_type": {"type": ["string", "null"], "maxLength": MOST_CHARS},
     "session_done": {"type": ["boolean", "string", "integer", "null"], "maxLength": MOST_CHARS},
     "metadata": {"type": ["object", "null"], "properties": {"session_id": _NAME, "user_id": _NAME}},
-}  # what a body may say of its session, in every API; read from the body as it came
+}  # the session fields of a body, in every API; read from the body as it was sent
 _OPENAI_ERROR: Json = {
     "type": "object",
     "required": ["error"],
@@ -265,7 +265,7 @@ def described(routes: Sequence[Route]) -> dict[str, Json]:
 
 
 def _narrow(schema: dict[str, Json], words: Mapping[str, Json]) -> None:
-    """Adds the words to the schema, or to the part of it that is not null."""
+    """Adds the keywords to the schema, or to the part of it that is not null."""
     options = schema.get("anyOf")
     held = [item for item in options if isinstance(item, dict)] if isinstance(options, list) else [schema]
     next(item for item in held if item.get("type") != "null").update(words)

@@ -1,4 +1,4 @@
-"""What the server is made of, as the runtime hands it over, and which version answers a request."""
+"""The parts that the runtime passes to the server, and which version answers a request."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ VERSION_HEADER = "X-Policy-Version"
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What a client may ask of the stages.
+    """What a client may request of the stages.
 
     `session_done(session, why)` ends a session; `status()` is the whole of `/v1/rl/status`; `rollback(version)` serves
-    an earlier version again and raises OpenClawRLError where that cannot be. `session_name(key_name, given)` is the
-    full name of the session that the owner of a key calls `given`; a full name of theirs stays as it is.
+    an earlier version again and raises OpenClawRLError if it cannot. `session_name(key_name, given)` is the full name
+    of the session that the owner of a key calls `given`; a full name of theirs stays as it is.
     """
 
     feedback: Callable[[Feedback], Awaitable[None]]
@@ -63,16 +63,16 @@ class ComparedAnswers(Protocol):
 
     @property
     def is_same(self) -> bool:
-        """Whether all of them said the same."""
+        """Whether all answers are the same."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """The owner's orders about versions, beside `Control.rollback`; they raise OpenClawRLError where one cannot be met.
+    """The owner's orders about versions, besides `Control.rollback`; one that cannot be met raises OpenClawRLError.
 
     `pin(version)` serves it whatever is trained; `unpin(scope)` serves the newest again and returns it;
-    `compare(versions, prompts, max_tokens)` is what each version says to each prompt.
+    `compare(versions, prompts, max_tokens)` returns each version's answer to each prompt.
     """
 
     pin: Callable[[PolicyVersion], Awaitable[None]]
@@ -82,11 +82,11 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class ForgettingControl:
-    """What the owner may have forgotten. They raise OpenClawRLError.
+    """The owner's orders to forget. They raise OpenClawRLError.
 
-    `preview(what)` counts what would go; `begin(what, has_records)` erases its rows and gives the forgetting's id, the
-    rest being done meanwhile; `standing()` tells how far each one has come, the oldest first. With `has_records` files
-    of records that were written outside the home folder are cleaned too.
+    `preview(what)` counts what would be erased; `begin(what, has_records)` erases its rows and returns the forgetting's
+    id while the rest is done; `standing()` reports the progress of each, oldest first. With `has_records`, files of
+    records that were written outside the home folder are cleaned too.
     """
 
     preview: Callable[[ForgetTarget], Awaitable[Mapping[str, int]]]
@@ -96,11 +96,11 @@ class ForgettingControl:
 
 @dataclass(frozen=True, slots=True)
 class OwnerControl:
-    """What an owner looks at and changes on the page besides what was learned.
+    """What an owner reads and changes on the page besides what was learned.
 
     `settings()` lists every setting with its value and where that comes from; `keys()` lists the keys;
-    `add_key(name, rights)` makes one and gives it, once; `revoke_key(name)` ends one. They raise OpenClawRLError.
-    `carry` says what is done with hints.
+    `add_key(name, rights)` makes one and returns it, once; `revoke_key(name)` revokes one. They raise OpenClawRLError.
+    `carry` is how hints are used.
     """
 
     settings: Callable[[], Awaitable[Sequence[Mapping[str, Json]]]]
@@ -116,12 +116,12 @@ async def nothing_carried(placement: Placement, messages: Sequence[Message]) -> 
 
 
 async def nobodys_own(placement: Placement) -> PolicyVersion | None:
-    """Nobody has a version of their own."""
+    """No user has a version."""
     return None
 
 
 async def as_named(version: PolicyVersion) -> PolicyVersion:
-    """All versions are at hand."""
+    """All versions are in memory."""
     return version
 
 
@@ -129,12 +129,12 @@ async def as_named(version: PolicyVersion) -> PolicyVersion:
 class ServeParts:
     """One server.
 
-    `models` are the names clients may ask for, the first one reported; `current(user)` is the version being served to
-    a user right now, unless `own(placement)` gives one that is theirs alone; `named(version)` brings one into memory
-    that a request names (AdapterError, EngineError); `carried(placement, messages)` are the user's hints that a
-    request's prompt is to hold; `clock` gives seconds since the epoch. `check_grammar` returns once
-    the engine can hold answers to a grammar, and raises RequestError where it cannot; None where it holds none. Once
-    the server `is_stopping`, what takes long is broken off.
+    `models` are the names clients may request, the first one reported; `current(user)` is the version being served to
+    a user right now, unless `own(placement)` returns one that is theirs alone; `named(version)` loads the one that a
+    request names (AdapterError, EngineError); `carried(placement, messages)` are the user's hints for a request's
+    prompt; `clock` returns seconds since the epoch. `check_grammar` returns once the engine can constrain answers to a
+    grammar, and raises RequestError if it cannot; it is None if the engine supports no grammars. Once the server
+    `is_stopping`, long operations are broken off.
     """
 
     engine: Engine
@@ -163,13 +163,13 @@ class ServeParts:
     offered: ToolCache = field(default_factory=ToolCache)
     clock: Callable[[], float] = time.time
     signed_in: SignIns = field(init=False)
-    memory: dict[str, Remembered] = field(default_factory=dict)  # what many watchers ask for, by name
+    memory: dict[str, Remembered] = field(default_factory=dict)  # answers that many watchers request, by name
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "signed_in", SignIns(self.keys))
 
     def model_named(self, name: str | None) -> str:
-        """The name to answer with. Raises RequestError (404) for one that is not served."""
+        """The model name to answer with. Raises RequestError (404) for one that is not served."""
         if name is None or name == ALIAS:
             return self.models[0]
         if name in self.models or self.settings.any_model_name:
@@ -185,9 +185,9 @@ class ServeParts:
 
 @dataclass(slots=True)
 class Remembered:
-    """An answer that many watchers ask for at once, made once for all of them and no more often than is of use.
+    """An answer that many watchers request at once, made once for all of them and no more often than is useful.
 
-    It is made again where its `key` has changed, but not within `rest_s`.
+    It is made again if its `key` has changed, but not within `rest_s`.
 
     `rest_s` is at least ten times what making it took, so that watchers never take more than a tenth of the server.
     """
@@ -201,11 +201,11 @@ class Remembered:
     _took_s: float = 0.0
 
     async def of(self, key: Hashable, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """What `make` gives, or gave lately."""
+        """What `make` returns, or returned recently."""
         async with self._lock:
             rest_s = max(self.rest_s, 10 * self._took_s)
             begin = self.clock()
-            is_old = begin - self._made_s > 30 * rest_s  # what is not in the store changes too
+            is_old = begin - self._made_s > 30 * rest_s  # facts outside the store change too
             if not self._body or is_old or (key != self._key and begin - self._made_s >= rest_s):
                 self._body = await make()
                 self._key, self._made_s = key, self.clock()
@@ -216,10 +216,10 @@ class Remembered:
 async def answering(
     parts: ServeParts, headers: Mapping[str, str], placement: Placement, key_name: str
 ) -> PolicyVersion:
-    """The version for a request. `X-Policy-Version` names another than the served one, for side requests alone.
+    """The version for a request. `X-Policy-Version` names another than the served one, for side requests only.
 
-    What is learned from is always sampled by what is served, so the header is refused for main requests (400), and for
-    keys without the scope `admin` (403), since it brings any version into memory. 404 for a version that is not there.
+    Main turns are learned from, so the served version samples them: for main requests the header is refused (400). It
+    is refused for keys without the scope `admin` (403), since it loads any version. 404 for an unknown version.
     """
     given = headers.get(VERSION_HEADER, "").strip()
     if not given:

@@ -1,4 +1,4 @@
-"""Hands a generation to a client, streamed or whole; how an event is worded is the API's own business."""
+"""Hands a generation to a client, streamed or whole; each API words its own events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from openclaw_rl.serve.generate import ClientGone, Generation
 
 _GONE = 499  # nobody reads it; for the log
 DONE = b"data: [DONE]\n\n"
-_TOGETHER_S = 0.001  # what comes so soon behind a write came in one burst with it
+_TOGETHER_S = 0.001  # events this soon after a write belong to the same burst
 _HELLO = b":\n\n"  # a comment: an API without a first event still gets its headers at once
 _HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
@@ -49,14 +49,14 @@ class Chunks(Protocol):
         ...
 
     def problem(self, body: bytes) -> bytes:
-        """An error after the status has gone out."""
+        """An error after the status was sent."""
         ...
 
 
 async def streamed(request: web.Request, generation: Generation, chunks: Chunks) -> web.StreamResponse:
-    """Sends the answers as they are sampled. The last event is held until their turns are in the store.
+    """Sends the answers as they are sampled. The last event waits until their turns are in the store.
 
-    What the engine refuses at once (a full queue) is raised before a status has gone out.
+    What the engine refuses at once (a full queue) is raised before a status was sent.
     """
     settings = generation.parts.settings
     outbox = Outbox(
@@ -67,14 +67,14 @@ async def streamed(request: web.Request, generation: Generation, chunks: Chunks)
         with sink.opening():
             await generation.run(sink)
         await sink.open()
-    except Exception as problem:  # told to the client, and recorded where its words are made
+    except Exception as problem:  # sent to the client, and recorded where its body is made
         return await _broken_off(problem, outbox, chunks)
     last = [chunks.last(choice.index, choice.reason) for choice in generation.choices]
     return await outbox.close(b"".join((*last, chunks.end(generation))))
 
 
 async def _broken_off(problem: Exception, outbox: Outbox, chunks: Chunks) -> web.StreamResponse:
-    """The end of a stream that has no proper one: told to the client, recorded where the error's body is made."""
+    """The end of a stream that failed: sent to the client, and recorded where the error's body is made."""
     if isinstance(problem, ClientGone | ConnectionError):
         outbox.abandon()
         return outbox.response
@@ -84,7 +84,7 @@ async def _broken_off(problem: Exception, outbox: Outbox, chunks: Chunks) -> web
 
 
 async def whole(request: web.Request, generation: Generation) -> web.Response | None:
-    """Samples the answers to their end; a response where the client went away meanwhile."""
+    """Samples the answers to their end; returns a response only if the client went away meanwhile."""
     try:
         await generation.run(_Collecting(request))
     except ClientGone:
@@ -93,21 +93,21 @@ async def whole(request: web.Request, generation: Generation) -> web.Response | 
 
 
 class _Streaming:
-    """The sink of a streamed answer. Status and headers go out with the first token, or `opening` sends them before."""
+    """The sink of a streamed answer. Status and headers are sent with the first token, or earlier by `opening`."""
 
     def __init__(self, outbox: Outbox, chunks: Chunks, generation: Generation) -> None:
         self._outbox = outbox
         self._chunks = chunks
         self._generation = generation
         self._is_over = False
-        self._opener: asyncio.Task[None] | None = None  # held, since the loop alone does not keep a task
+        self._opener: asyncio.Task[None] | None = None  # kept, since the loop alone does not keep a task
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
-        """Within it the client is informed soon that its answer has begun, however long the first token takes.
+        """A context in which the client soon learns that its answer has begun, however long the first token takes.
 
-        Not before the engine has taken or refused every answer, which it does in its first step: one pass of the loop
-        starts those that run beside each other, so this waits for two.
+        Not before the engine has accepted or refused every answer, which it does in its first step: one pass of the
+        loop starts those that run concurrently, so this waits for two.
         """
         loop = asyncio.get_running_loop()
         loop.call_soon(loop.call_soon, self._open_now)
@@ -117,7 +117,7 @@ class _Streaming:
             self._is_over = True
 
     async def open(self) -> None:
-        """Sends status, headers, each answer's first event and what was said so far, unless they have gone out."""
+        """Sends status, headers, each answer's first event and its text so far, unless they were sent."""
         if not self._outbox.is_open:
             await self._outbox.open(b"".join([self._chunks.first(choice.index) for choice in self._generation.choices]))
 
@@ -140,7 +140,7 @@ class _Streaming:
             self._opener = asyncio.create_task(self._open_early())
 
     async def _open_early(self) -> None:
-        with contextlib.suppress(ConnectionError):  # the next token finds nobody there
+        with contextlib.suppress(ConnectionError):  # the next token notices that the client is gone
             await self.open()
 
 
@@ -162,12 +162,12 @@ class _Collecting:
 class Outbox:
     """One client's stream of server-sent events, written as cheaply as they can be.
 
-    Events are put down without waiting. One that comes alone is handed to the transport there and then, which saves a
-    pass of the loop for each token. Where events come in bursts, as several tokens in one message of the engine or
-    those of several answers do, a callback at the end of the pass hands them over together: they share a system call.
-    Headers go out with the first event, and the mark of the end with the last.
+    Events are queued without waiting. A single one is handed to the transport immediately, which saves a pass of the
+    loop for each token. If events come in bursts, as several tokens in one message of the engine or those of several
+    answers do, a callback at the end of the pass hands them over together: they share a system call. Headers are sent
+    with the first event, and the end marker with the last.
 
-    A client that has not caught up within `stalled_s` is cut off.
+    A client that has not caught up within `stalled_s` is disconnected.
     """
 
     def __init__(
@@ -203,18 +203,18 @@ class Outbox:
 
     @property
     def is_open(self) -> bool:
-        """Whether status and headers have gone out."""
+        """Whether status and headers were sent."""
         return self._writer is not None
 
     async def open(self, first: bytes) -> None:
-        """Sends headers, the first event, and what tokens have added by now; once, before anything is drained."""
+        """Sends headers, the first event, and what tokens have added so far; once, before anything is drained."""
         writer = await self.response.prepare(self._request)
         assert writer is not None
         self._writer = writer
         await writer.write(b"".join((first or _HELLO, *self._taken())))
 
     def put(self, event: bytes) -> None:
-        """Goes out now, or at the end of this pass with others. From `is_behind` on, `drain` is to be awaited."""
+        """Sends the event now, or at the end of this pass with others. Once `is_behind`, `drain` must be awaited."""
         if not self._pending:
             now_s = self._now_s()
             is_burst = now_s - self._wrote_s < _TOGETHER_S
@@ -231,7 +231,7 @@ class Outbox:
             self.is_behind = True
 
     async def drain(self) -> bool:
-        """Whether the client has caught up; where it has not, `abandon` is to be called once its turn is stored."""
+        """Whether the client has caught up; if not, `abandon` must be called once its turn is stored."""
         assert self._writer is not None
         self._flush()
         return await self._has_gone_out(self._writer.drain)
@@ -248,7 +248,7 @@ class Outbox:
         return self.response
 
     def abandon(self) -> None:
-        """Cuts the connection, and with that cancels whoever answers on it."""
+        """Closes the connection, which cancels its handler."""
         if self._request.transport is not None:
             self._request.transport.abort()
 
@@ -272,7 +272,7 @@ class Outbox:
         self.is_behind = transport.get_write_buffer_size() > self._max_buffer_bytes
 
     async def _has_gone_out(self, send: Callable[[], Awaitable[None]]) -> bool:
-        """Whether the client takes it, and in time."""
+        """Whether the client reads it in time."""
         transport = self._request.transport
         if transport is None or transport.is_closing():
             return False
@@ -285,7 +285,7 @@ class Outbox:
         return True
 
     def _bound_kernel(self) -> None:
-        """What the kernel still holds once the stream has ended is given up after the same time."""
+        """Makes the kernel drop its unsent bytes after the same time once the stream has ended."""
         if sys.platform == "linux" and self._request.transport is not None:
             held = self._request.transport.get_extra_info("socket")
             if isinstance(held, TransportSocket):

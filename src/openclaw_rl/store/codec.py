@@ -17,8 +17,8 @@ from pathlib import Path
 from openclaw_rl.core.message import Json, Message, TextPart, Tool, from_json
 from openclaw_rl.errors import DamageError
 
-PACK_FROM_BYTES = 512  # below it zlib wins nothing worth its time
-LONG_TEXT_CHARS = 2048  # longer messages are kept once, under their digest
+PACK_FROM_BYTES = 512  # below it zlib saves too little for its time
+LONG_TEXT_CHARS = 2048  # longer messages are stored once, under their digest
 SLICE_CHARS, SLICE_ITEMS = 1_000_000, 256  # more is written as JSON a slice at a time
 
 _HEAD = struct.Struct("<BI")
@@ -26,7 +26,7 @@ _RAW, _ZLIB = 0, 1
 
 
 def pack(data: bytes) -> bytes:
-    """The bytes behind a flag and a CRC-32, compressed where that saves a tenth or more."""
+    """The bytes after a flag and a CRC-32, compressed if that saves a tenth or more."""
     if len(data) >= PACK_FROM_BYTES:
         small = zlib.compress(data, 1)
         if len(small) < 0.9 * len(data):
@@ -35,7 +35,7 @@ def pack(data: bytes) -> bytes:
 
 
 def unpack(blob: bytes) -> bytes:
-    """What `pack` was given. Raises DamageError where the bytes are no longer what was written."""
+    """The reverse of `pack`. Raises DamageError if the bytes have changed since they were written."""
     if len(blob) < _HEAD.size:
         raise damaged("a record is cut short")
     flag, check = _HEAD.unpack_from(blob)
@@ -46,7 +46,7 @@ def unpack(blob: bytes) -> bytes:
 
 
 def damaged(what: str, path: Path | None = None) -> DamageError:
-    """The error for a store whose bytes have changed under us, in one line: SQLite's own words come in several."""
+    """The error for a store whose bytes have changed, in one line: SQLite's messages may have several."""
     words = "; ".join(
         line.strip(" *") for line in what.splitlines() if line.strip(" *") not in ("", "in database main")
     )
@@ -60,7 +60,7 @@ def damaged(what: str, path: Path | None = None) -> DamageError:
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Whatever goes wrong in here is the fault of bytes that changed since they were written. Raises StoreError."""
+    """A context whose errors mean that bytes changed since they were written. Raises StoreError."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AssertionError, OverflowError, struct.error, zlib.error) as problem:
@@ -68,7 +68,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def plain(text: str) -> str:
-    """The text as SQLite can hold it in a column: lone surrogates become escapes."""
+    """The text in a form that SQLite can store: lone surrogates become escapes."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -78,20 +78,20 @@ def pack_json(value: Json) -> bytes:
 
 
 def unpack_json(blob: bytes) -> Json:
-    """What `pack_json` was given."""
+    """The reverse of `pack_json`."""
     return json_of(unpack(blob))
 
 
 def json_bytes(value: Json) -> bytes:
-    """JSON as UTF-8 in which surrogates survive; much of it is written a slice at a time.
+    """JSON as UTF-8 in which surrogates survive; a large value is written a slice at a time.
 
-    The library holds the interpreter until it has written all it was given.
+    The library holds the interpreter until it has written the whole value.
     """
     return _sliced(value) if _is_much(value) else _dumped(value)
 
 
 def json_of(data: bytes) -> Json:
-    """What `json_bytes` was given."""
+    """The reverse of `json_bytes`."""
     value: Json = json.loads(data.decode("utf-8", "surrogatepass"))
     return value
 
@@ -104,7 +104,7 @@ def ids_bytes(ids: Sequence[int]) -> bytes:
 
 
 def ids_of(data: bytes) -> tuple[int, ...]:
-    """What `ids_bytes` was given."""
+    """The reverse of `ids_bytes`."""
     held = array("i")
     held.frombytes(data)
     _swap(held)
@@ -112,7 +112,7 @@ def ids_of(data: bytes) -> tuple[int, ...]:
 
 
 def floats_bytes(values: Sequence[float]) -> bytes:
-    """Float32 where that loses nothing, as engines mostly sample in it, else float64; the first byte says which."""
+    """Float32 if that loses nothing, as engines mostly sample in it, else float64; the first byte says which."""
     held = array("f", values)
     kind = b"f"
     if tuple(held) != tuple(values):
@@ -123,7 +123,7 @@ def floats_bytes(values: Sequence[float]) -> bytes:
 
 
 def floats_of(data: bytes) -> tuple[float, ...]:
-    """What `floats_bytes` was given."""
+    """The reverse of `floats_bytes`."""
     held = array("f" if data[:1] == b"f" else "d")
     held.frombytes(data[1:])
     _swap(held)
@@ -131,12 +131,12 @@ def floats_of(data: bytes) -> tuple[float, ...]:
 
 
 def joined(pieces: Sequence[bytes]) -> bytes:
-    """Several byte strings as one that `split` takes apart."""
+    """Several byte strings as one, for `split`."""
     return struct.pack(f"<I{len(pieces)}I", len(pieces), *map(len, pieces)) + b"".join(pieces)
 
 
 def split(data: bytes) -> list[bytes]:
-    """What `joined` was given."""
+    """The reverse of `joined`."""
     (count,) = struct.unpack_from("<I", data)
     sizes = struct.unpack_from(f"<{count}I", data, 4)
     pieces, at = [], 4 + 4 * count
@@ -147,7 +147,7 @@ def split(data: bytes) -> list[bytes]:
 
 
 def message_json(item: Message) -> dict[str, Json]:
-    """The message in OpenAI's shape, with its parts kept apart where there are several."""
+    """The message in OpenAI's shape; several parts stay separate."""
     body = item.as_json()
     if len(item.content) > 1:
         body["content"] = [
@@ -160,24 +160,24 @@ def message_json(item: Message) -> dict[str, Json]:
 
 
 def messages_json(items: Sequence[Message], keep: Callable[[bytes], str]) -> list[Json]:
-    """The messages; `keep` stores the bytes of a long one and gives the name that stands for it."""
+    """The messages; `keep` stores the bytes of a long one and returns the name that replaces it."""
     return [keep(json_bytes(message_json(item))) if _is_long(item) else message_json(item) for item in items]
 
 
 def messages_of(held: Json, find: Callable[[str], bytes]) -> tuple[Message, ...]:
-    """What `messages_json` was given; `find` gives the bytes of a name."""
+    """The reverse of `messages_json`; `find` returns the bytes of a name."""
     return tuple(_message_of(json_of(find(item)) if isinstance(item, str) else item) for item in listed(held))
 
 
 def tools_json(tools: Sequence[Tool], keep: Callable[[bytes], str]) -> Json:
-    """The tools a request offered, under one name since they come again unchanged."""
+    """The tools a request offered, under one name since later requests repeat them unchanged."""
     if not tools:
         return None
     return keep(json_bytes([[tool.name, tool.description, dict(tool.parameters)] for tool in tools]))
 
 
 def tools_of(held: Json, find: Callable[[str], bytes]) -> tuple[Tool, ...]:
-    """What `tools_json` was given."""
+    """The reverse of `tools_json`."""
     if not isinstance(held, str):
         return ()
     tools = []
@@ -188,33 +188,33 @@ def tools_of(held: Json, find: Callable[[str], bytes]) -> tuple[Tool, ...]:
 
 
 def listed(value: Json) -> list[Json]:
-    """The value, which is a list."""
+    """The value, which must be a list."""
     if not isinstance(value, list):
         raise damaged(f"a list is expected, not {type(value).__name__}")
     return value
 
 
 def mapped(value: Json) -> dict[str, Json]:
-    """The value, which is an object."""
+    """The value, which must be an object."""
     if not isinstance(value, dict):
         raise damaged(f"an object is expected, not {type(value).__name__}")
     return value
 
 
 def text_or_none(value: Json) -> str | None:
-    """The value, which is a string or null."""
+    """The value, which must be a string or null."""
     return None if value is None else str(value)
 
 
 def number(value: Json) -> int:
-    """The value, which is a whole number."""
+    """The value, which must be an integer."""
     if not isinstance(value, int):
         raise damaged(f"a number is expected, not {type(value).__name__}")
     return value
 
 
 def real(value: object) -> float:
-    """The value of a column, which is a number."""
+    """The value of a column, which must be a number."""
     if not isinstance(value, int | float):
         raise damaged(f"a number is expected, not {type(value).__name__}")
     return float(value)
@@ -226,7 +226,7 @@ def metrics_text(metrics: Mapping[str, float]) -> str:
 
 
 def metrics_of(text: str) -> dict[str, float]:
-    """What `metrics_text` was given."""
+    """The reverse of `metrics_text`."""
     held = mapped(json.loads(text))
     return {name: float(value) for name, value in held.items() if isinstance(value, int | float)}
 
@@ -252,7 +252,7 @@ def _is_much(value: Json) -> bool:
 
 
 def _sliced(value: Json) -> bytes:
-    """The bytes that `_dumped` gives."""
+    """The same bytes as `_dumped`, written in slices."""
     match value:
         case str():
             slices = range(0, len(value), SLICE_CHARS)
@@ -266,7 +266,7 @@ def _sliced(value: Json) -> bytes:
 
 
 def _group(items: list[Json]) -> bytes:
-    """Some items of a list, with commas between them."""
+    """Several items of a list, with commas between them."""
     return b",".join(map(json_bytes, items)) if any(map(_is_much, items)) else _dumped(items)[1:-1]
 
 
@@ -275,6 +275,6 @@ def _message_of(body: Json) -> Message:
 
 
 def _swap(held: array[int] | array[float]) -> None:
-    """To little-endian from the machine's own order, and back."""
+    """Converts between the machine's byte order and little-endian."""
     if sys.byteorder == "big":
         held.byteswap()

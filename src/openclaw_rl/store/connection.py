@@ -1,4 +1,4 @@
-"""Opening the file: modes, schema, version and a check for damage, and SQLite's errors in plain words."""
+"""Opening the file: modes, schema, version, a check for damage, and SQLite's errors in plain words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from openclaw_rl.store.migrations import NEWEST, migrate
 
 NAME = "store.db"
 SCHEMA_VERSION = NEWEST
-APPLICATION_ID = 0x4F43524C  # "OCRL", so that another program's file is not taken for a store
+APPLICATION_ID = 0x4F43524C  # "OCRL", so that another program's file is not mistaken for a store
 MAKE_STORE = (
     "restore store.db from a backup, or run `openclaw-rl check --repair`, which makes a store from the versions"
 )
@@ -23,9 +23,9 @@ CHECK_UP_TO_BYTES = 512 << 20  # a full check reads the whole file; above this s
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
-    """The connection that writes, on a file that is whole, ours and of this version.
+    """The writing connection, on a complete store of this version.
 
-    Raises StoreError where it is damaged, newer than this program, or cannot be written.
+    Raises StoreError if it is damaged, newer than this program, or cannot be written.
     """
     if path.is_dir():
         raise StoreError(f"{path} cannot be written: it is a folder, not a store", fix=MAKE_STORE)
@@ -54,12 +54,12 @@ def open_writer(path: Path) -> sqlite3.Connection:
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """A second connection, for reading alone."""
+    """A second connection, for reading only."""
     return _for_reading(str(path))
 
 
 def open_to_look(path: Path) -> sqlite3.Connection:
-    """A connection for reading where no server runs, also on a disk that is full or read-only. Raises StoreError."""
+    """A connection for reading while no server runs, also on a disk that is full or read-only. Raises StoreError."""
     uri, cannot_write = f"file:{quote(str(path))}", is_read_only(path.parent)
     try:
         connection = _for_reading(f"{uri}?mode=ro" if cannot_write else str(path), is_uri=cannot_write)
@@ -78,13 +78,13 @@ def open_to_look(path: Path) -> sqlite3.Connection:
             ) from problem
         if has_log or not isinstance(said, DiskError):
             raise said from problem
-        # SQLite makes a file beside the store to read it, unless it is told that nobody writes meanwhile.
+        # SQLite makes a file next to the store to read it, unless an option says that nobody writes meanwhile.
         connection = _for_reading(f"{uri}?immutable=1", is_uri=True)
     return connection
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
-    """A connection for reading a store that is whole, ours and of this version. Nothing is made or migrated.
+    """A connection for reading a complete store of this version. Nothing is made or migrated.
 
     Raises StoreError.
     """
@@ -113,7 +113,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
 
 def absence(path: Path) -> str:
-    """Why no store is at this path; empty where one may be. An empty file must not be opened: that would fill it."""
+    """Why there is no store at this path; empty if one may be. An empty file must not be opened: that would fill it."""
     if path.is_dir():
         return f"{path} is a folder, not a store"
     if not path.exists():
@@ -122,11 +122,11 @@ def absence(path: Path) -> str:
 
 
 def in_plain_words(problem: sqlite3.Error | UnicodeDecodeError, path: Path | None = None) -> StoreError:
-    """What a person can do about an error of SQLite's. Its words may hold what is in a damaged file: no text."""
+    """A StoreError with what to do about an error of SQLite. Its message may contain bytes of a damaged file."""
     said = str(problem)
     if isinstance(problem, UnicodeDecodeError):
         return damaged("where text should stand there is none", path)
-    is_unsure = "disk I/O" in said or "unable to open" in said  # a full disk may be behind either
+    is_unsure = "disk I/O" in said or "unable to open" in said  # a full disk may cause either
     folder = path.parent if path is not None and is_unsure else None
     if "full" in said or (folder is not None and is_full(folder)):
         return DiskError("the store cannot be written: the disk is full", fix=FREE_SPACE)
@@ -155,7 +155,7 @@ def _for_reading(name: str, *, is_uri: bool = False) -> sqlite3.Connection:
 
 def _adjust(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous=NORMAL")
-    connection.execute("PRAGMA mmap_size=0")  # a page that cannot be read must be an error, not the end of the process
+    connection.execute("PRAGMA mmap_size=0")  # a page that cannot be read must raise an error, not end the process
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:

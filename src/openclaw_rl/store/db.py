@@ -1,7 +1,7 @@
-"""The store: one SQLite file in WAL mode that holds the truth, written by one thread.
+"""The store: one SQLite file in WAL mode, the only source of truth, written by one thread.
 
-Every method returns once its rows are committed. A commit that moves turns wakes whoever waits for that state.
-What is committed outlives the process; `commit_step`, `settle` and `set_current` return once the disk has it too.
+Every method returns once its rows are committed. A commit that moves turns wakes the waiter for that state.
+Committed rows outlive the process; `commit_step`, `settle` and `set_current` return once they are on the disk too.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ Row = TypeVar("Row")
 
 class Store:
     """The rows of one installation; `hints` are users', `episodes` attempts at tasks, `forgettings` what was erased on
-    request, `orders` the owner's standing ones, `overrules` their verdicts, `effects` what versions did, `exports`
-    records written elsewhere, `seen` what the page shows, `keeping` whose weights stay, `refusals` what was given back,
-    `pictures` screenshots of episodes.
+    request, `orders` the owner's standing ones, `overrules` their verdicts, `effects` the effects of versions,
+    `exports` records written to files, `seen` what the page shows, `keeping` which weights are kept, `refusals` the
+    samples that refused versions returned, `pictures` screenshots of episodes.
     """
 
     @classmethod
@@ -66,9 +66,9 @@ class Store:
         picture_bytes: int = DEFAULT_BYTES, listener: Listener = nobody,
     ) -> Store:  # fmt: skip
         """Opens or makes `home/store.db` and locks the folder. What `masker` finds never reaches the disk; `listener`
-        is called on the loop with what was committed, and must return at once.
+        is called on the loop with the committed events, and must return at once.
 
-        Raises StoreError where another process holds the folder, the file is corrupt, or it is newer than this program.
+        Raises StoreError if another process uses the folder, the file is corrupt, or it is newer than this program.
         """
         lock = await asyncio.to_thread(FolderLock, home)
         try:
@@ -91,7 +91,7 @@ class Store:
         self, home: Path, lock: FolderLock | None, writing: sqlite3.Connection, reading: sqlite3.Connection,
         masker: Masker, *, picture_bytes: int = DEFAULT_BYTES, listener: Listener = nobody,
     ) -> None:  # fmt: skip
-        self._lock = lock  # None where nothing can be written
+        self._lock = lock  # None if nothing can be written
         self._masker = masker
         self._long_texts = LongTexts(masker)
         self._moved = {state: asyncio.Event() for state in State}
@@ -128,9 +128,9 @@ class Store:
             self._lock.free()
 
     async def wait(self, state: State, *, timeout_s: float) -> bool:
-        """Until some turn has moved into `state` since the last call, or the time is up; False then.
+        """Waits until a turn has moved into `state` since the last call; False if the time is up first.
 
-        One waiter to a state: what one has been told of, another has missed.
+        Only one waiter for each state: a move that one has seen is not reported to another.
         """
         event = self._moved[state]
         try:
@@ -143,19 +143,19 @@ class Store:
 
     @property
     def waiting(self) -> dict[str, int]:
-        """How many writes and reads wait for their turn."""
+        """How many writes and reads are queued."""
         return {"store_writes_waiting": self._writer.waiting, "store_reads_waiting": self._reader.waiting}
 
     # -- sessions and turns
     async def see_session(self, session: Session) -> None:
-        """Makes the session or notes that it was seen again."""
+        """Makes the session or records that it was seen again."""
         await self._writer.do(lambda tx: sessions.see(tx.sql, session))
 
     async def end_session(self, session: str, *, why: str, at_s: float) -> None:
         """The conversation is over; no turn of it stays SERVED. Ending twice is not an error.
 
-        A turn with a thumb up or down is paired with it; siblings of a turn that was continued are dropped as
-        NOT_FOLLOWED, the others as NO_NEXT_STATE.
+        A turn with a thumb up or down is paired with it; siblings of a continued turn are dropped as NOT_FOLLOWED, the
+        others as NO_NEXT_STATE.
         """
         await self._long_texts.settled()  # the last words of the session may be among them
         await self._writer.do(lambda tx: sessions.end(tx, session, why=why, at_s=at_s))
@@ -169,10 +169,10 @@ class Store:
     ) -> bool:
         """Enters a turn: a main one as SERVED (or DROPPED with `reason`), a side one without a state.
 
-        False where it belongs to what was forgotten while it was being answered: nothing of it is entered then.
+        False if it belongs to something that was forgotten while it was being answered: then nothing is entered.
 
-        `chain` is the digest of the conversation up to and with the reply, under which `turn_by_chain` finds it;
-        `prefix` is that of what was asked, which siblings share. The turn's session is made or seen again at `seen_s`.
+        `chain` is the digest of the conversation including the reply, under which `turn_by_chain` finds it; `prefix` is
+        that of the request, which siblings share. The turn's session is made or seen again at `seen_s`.
         """
         seen = Session(turn.session, turn.user, turn.agent, turn.at_s, turn.at_s if seen_s is None else seen_s)
 
@@ -204,7 +204,7 @@ class Store:
         return await self._reader.do(lambda sql: turns.served(sql, chains, session))
 
     async def standing(self, session: str, *, prefix: str, family: str | None = None, limit: int = 8) -> SessionStatus:
-        """How a session stands that a request belongs to without going on from anything in it."""
+        """The status of the session of a request that does not continue from any of its turns."""
         return await self._reader.do(lambda sql: standing(sql, session, prefix, family, limit))
 
     async def last_turn(self, session: str) -> Turn | None:
@@ -212,7 +212,7 @@ class Store:
         return await self._reader.do(lambda sql: turns.last_of(sql, session))
 
     async def row(self, turn: str) -> TurnRow | None:
-        """The turn with all that is known of it."""
+        """The turn with all its rows."""
         return await self._reader.do(lambda sql: listing.row(sql, turn))
 
     async def rows(
@@ -233,23 +233,23 @@ class Store:
 
     # -- the ledger
     async def pair(self, next_state: NextState) -> bool:
-        """SERVED to PAIRED; False where the turn had moved on already, and then nothing changes."""
+        """SERVED to PAIRED; False if the turn had moved on already, and then nothing changes."""
         return await self.begin_pair(next_state)
 
     def begin_pair(self, next_state: NextState) -> asyncio.Future[bool]:
-        """As `pair`, without waiting: it is written before the turn of its own request, and before a session ends."""
+        """As `pair`, without waiting: it is written before the turn of the same request, and before a session ends."""
         return self._written(next_state.messages, lambda tx: ledger.pair(tx, self._masker.next_state(next_state)))
 
     async def paired(
         self, *, limit: int, failed: Mapping[str, int] = MappingProxyType({})
     ) -> list[tuple[Turn, NextState, Feedback | None]]:
-        """What waits for a judge, oldest first; those that failed so many times come after the others."""
+        """The pairs that wait for a judge, oldest first; those that failed, by their number of times, come last."""
         return await self._sound(lambda sql: ledger.paired(sql, limit, failed))
 
     async def judge(self, verdict: Verdict, *, keep: Hint | None = None) -> bool:
-        """Stores votes and hints; PAIRED to JUDGED. False where the turn was not PAIRED.
+        """Stores votes and hints; PAIRED to JUDGED. False if the turn was not PAIRED.
 
-        `keep` is the hint that the turn's user is to be served with from now on, in the same transaction.
+        `keep` is the hint to keep for the turn's user from now on, in the same transaction.
         """
         if keep is None:
             return await self._writer.do(lambda tx: ledger.judge(tx, verdict))
@@ -263,17 +263,17 @@ class Store:
         return await self.hints.changing(work)
 
     async def spend_judge_call(self, day: int, limit: int) -> bool:
-        """Notes one more call of the judge on this day (UTC, counted from 1970); False where the limit is spent."""
+        """Counts one more call of the judge on this day (UTC, counted from 1970); False if the limit is used up."""
         return await self._writer.do(lambda tx: spent.spend(tx.sql, day, limit))
 
     async def judge_calls(self, day: int) -> int:
-        """The judge's calls of this day, where there is a limit to them."""
+        """The judge's calls of this day, if they are limited."""
         return await self._reader.do(lambda sql: spent.calls_on(sql, day))
 
     async def judged(self, *, limit: int, looked: int = 0) -> list[JudgedTurn]:
-        """What waits to be admitted as a sample, in the order of judging.
+        """Turns that wait to be admitted as samples, in the order of judging.
 
-        Of those judged up to `looked` only the ones that need not wait for their session any more.
+        Of those judged up to `looked`, only the ones that need not wait for their session any more.
         """
         return await self._sound(lambda sql: listing.judged(sql, limit, looked))
 
@@ -282,13 +282,13 @@ class Store:
         return await self._reader.do(lambda sql: listing.session_has_sample(sql, session))
 
     async def admit(self, sample: Sample, *, scopes: Sequence[str] = (SHARED,)) -> None:
-        """JUDGED to READY, the sample stored; it is to train each of these scopes once."""
+        """JUDGED to READY, the sample stored; it will train each of these scopes once."""
         await self._writer.do(lambda tx: samples.admit(tx, sample, scopes))
 
     async def drop(self, turn: str, reason: DropReason, *, scope: str | None = None) -> bool:
-        """To DROPPED; False where the turn had ended already. With `scope`, other scopes may still learn from it.
+        """To DROPPED; False if the turn had ended already. With `scope`, other scopes may still learn from it.
 
-        A turn that some scope has learned from is TRAINED, not DROPPED, when no other waits for it any more.
+        A turn that any scope has learned from becomes TRAINED, not DROPPED, when no other waits for it any more.
         """
         return await self._writer.do(lambda tx: lessons.drop(tx, turn, reason, scope=scope))
 
@@ -305,7 +305,7 @@ class Store:
         return await self._reader.do(lambda sql: lessons.all_wait(sql, turns, scope))
 
     async def waiting_scopes(self) -> list[str]:
-        """The scopes that samples wait for, the one whose oldest waits longest first."""
+        """The scopes that samples wait for, the one with the oldest sample first."""
         return await self._reader.do(lessons.waiting_scopes)
 
     async def rehearsed(self, *, scope: str, most: int) -> list[tuple[Sample, float]]:
@@ -317,7 +317,7 @@ class Store:
         await self._writer.do(lambda tx: samples.commit_step(tx, step), is_synced=True)
 
     async def add_feedback(self, feedback: Feedback) -> None:
-        """Stores it; a turn still SERVED becomes PAIRED when the feedback's words are its next state."""
+        """Stores it; if it has words, they are the next state of a turn still SERVED, which becomes PAIRED."""
         await self._writer.do(lambda tx: ledger.add_feedback(tx, self._masker.feedback(feedback)))
 
     async def counts(self) -> dict[str, int]:
@@ -325,11 +325,11 @@ class Store:
         return await self._reader.do(ledger.counts)
 
     async def overview(self) -> Overview:
-        """What the newest turns, verdicts and versions look like."""
+        """An overview of the newest turns, verdicts and versions."""
         return await self._reader.do(overview)
 
     async def erase_older(self, before_s: float) -> int:
-        """Erases some of the settled turns from before; gives how many. Asked again until it gives 0, all are gone."""
+        """Erases some settled turns older than this; returns how many. Call it until it returns 0."""
         return await self._writer.do(lambda tx: erase_older(tx.sql, before_s))
 
     # -- versions
@@ -342,7 +342,7 @@ class Store:
         return await self._reader.do(versions.everything)
 
     async def candidates(self) -> list[VersionRow]:
-        """Those that are yet to pass or to be refused, oldest first."""
+        """The versions that wait at the gate, oldest first."""
         return await self._reader.do(versions.candidates)
 
     async def newest_live(self, upto: PolicyVersion, *, most: int) -> list[PolicyVersion]:
@@ -350,7 +350,7 @@ class Store:
         return await self._reader.do(lambda sql: versions.newest_live(sql, upto, most))
 
     async def last_number(self, scope: str) -> int:
-        """The highest number of a scope's versions; 0 where there is none."""
+        """The highest number of a scope's versions; 0 if there is none."""
         return await self._reader.do(lambda sql: versions.last_number(sql, scope))
 
     async def line(self, version: PolicyVersion, *, most: int) -> list[VersionRow]:
@@ -366,7 +366,7 @@ class Store:
         return await self._reader.do(lambda sql: versions.get(sql, version))
 
     async def current(self, scope: str) -> PolicyVersion:
-        """What is being served."""
+        """The version being served."""
         return await self._reader.do(lambda sql: versions.current(sql, scope))
 
     async def set_current(self, version: PolicyVersion, *, why: str) -> None:
@@ -378,7 +378,7 @@ class Store:
         return await self._reader.do(lambda sql: ledger.rewards(sql, user, limit))
 
     async def _sound(self, read: Callable[[sqlite3.Connection], tuple[list[Row], list[str]]]) -> list[Row]:
-        """What was read. Turns that no longer hold what was written are dropped, so that no other has to wait for
+        """The rows that were read. Turns whose bytes have changed are dropped, so that no other has to wait for
         them."""
         found, damaged = await self._reader.do(read)
         for turn in damaged:
@@ -387,7 +387,7 @@ class Store:
         return found
 
     def _written(self, messages: Sequence[Message], work: Callable[[Transaction], bool]) -> asyncio.Future[bool]:
-        """The work of the writing thread; what takes long to look through is so before, beside that thread."""
+        """The work of the writing thread; long texts are searched before it, in another thread."""
         texts = long_texts(messages)
         if not texts:
             return self._writer.begin(work)

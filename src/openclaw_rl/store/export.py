@@ -2,9 +2,9 @@
 
     session_id, turn, timestamp, messages, prompt_text, response_text, tool_calls, next_state; votes, score, hint
 
-`turn` counts a session's main turns from 1; a side request has none. Our own facts stand behind, under names the
-published shape does not use: kind, turn_id, user, agent, reasoning, state, reason, version, source, mean, hints,
-feedback, episode.
+`turn` counts a session's main turns from 1; a side request has none. Further facts follow, under names the published
+shape does not use: kind, turn_id, user, agent, reasoning, state, reason, version, source, mean, hints, feedback,
+episode.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ TextOf = Callable[[Sequence[int]], str]
 
 @dataclass(frozen=True, slots=True)
 class ExportFilter:
-    """Which turns: of a session, a user or everybody; side requests too, unless `with_side` says otherwise.
+    """Which turns: of a session, a user or everybody; side requests too, unless `with_side` is False.
 
-    `text_of` turns a prompt's ids into text; without it `prompt_text` is None, since only a tokenizer can tell. In any
-    other `form` than that of records there are main turns alone, as many rows each as it gives.
+    `text_of` turns a prompt's ids into text; without it `prompt_text` is None, since that needs a tokenizer. A `form`
+    other than that of records exports only main turns, each as the rows it gives.
     """
 
     session: str | None = None
@@ -48,7 +48,7 @@ class ExportFilter:
 
 @dataclass(frozen=True, slots=True)
 class ExportChunk:
-    """Some lines, how many of them are of main turns and of side requests, and the last turn looked at."""
+    """Some lines, how many of them are of main turns and of side requests, and the last turn read."""
 
     lines: bytes
     main: int
@@ -69,9 +69,9 @@ async def pieces(snapshot: StoreSnapshot, wanted: ExportFilter) -> AsyncIterator
 
 
 async def export(store: Store, path: Path, wanted: ExportFilter | None = None) -> tuple[int, int]:
-    """Writes the records to `path`, readable by its owner alone; gives how many main turns and side requests.
+    """Writes the records to `path`, readable only by its owner; returns the numbers of main turns and side requests.
 
-    The file appears whole or not at all. Raises StoreError.
+    The file appears complete or not at all. Raises StoreError.
     """
     main = side = 0
     async with store.exports.snapshot() as snapshot:
@@ -84,7 +84,7 @@ async def export(store: Store, path: Path, wanted: ExportFilter | None = None) -
 
 @contextmanager
 def written(path: Path) -> Iterator[BinaryIO]:
-    """A file to write, readable by its owner alone, that appears at `path` whole or not at all. Raises StoreError."""
+    """A file to write, readable only by its owner, that appears at `path` complete or not at all. Raises StoreError."""
     partial = path.with_name(f"{path.name}.part")
     try:
         partial.touch(mode=0o600)
@@ -156,7 +156,7 @@ def record_of(row: TurnRow, number: int | None, text_of: TextOf | None) -> dict[
 
 
 def _episode_json(row: TurnRow) -> Json:
-    """Which step of which episode the turn is, and how that ended; null for a turn of none."""
+    """The episode and step of the turn, and how the episode ended; null for other turns."""
     step, episode = row.turn.step, row.episode
     if step is None:
         return None

@@ -1,4 +1,4 @@
-"""Records written elsewhere: where they went to, and one state of the store to write them from, read in pieces."""
+"""Exported records: the files they were written to, and a snapshot of the store to export from, read in pieces."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ Result = TypeVar("Result")
 
 
 class StoreSnapshot:
-    """One state of the store on a connection of its own: what is written meanwhile is not in it, and waits for nobody.
+    """One state of the store on a separate connection: later writes are not in it, and are not delayed by it.
 
     One read at a time.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._lock = threading.Lock()  # whoever asked may be gone while its read still runs
+        self._lock = threading.Lock()  # the caller may be gone while its read still runs
 
     async def do(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """What `work` read. Raises StoreError."""
+        """The result of `work`. Raises StoreError."""
         return await asyncio.to_thread(self._read, work)
 
     def close(self) -> None:
-        """Ends it, after the read under way. Blocks."""
+        """Ends it, after the current read. Blocks."""
         with self._lock:
             self._connection.close()
 
@@ -47,15 +47,15 @@ class StoreSnapshot:
 
 
 class ExportBook:
-    """What is known of records written elsewhere."""
+    """The files that records were exported to."""
 
     def __init__(self, writer: Writer, path: Path, *, is_alone: bool) -> None:
         self._writer = writer
         self._path = path
-        self._opened = open_to_look if is_alone else open_reader  # nobody writes meanwhile, or this program does
+        self._opened = open_to_look if is_alone else open_reader  # nobody writes meanwhile, or only this program does
 
     async def note(self, path: Path, *, at_s: float) -> None:
-        """Remembers where records are written to: from the home folder on, where they lie in it."""
+        """Remembers the file that records are written to: as a path relative to the home folder if it is inside."""
 
         def work(tx: Transaction) -> None:
             home, full = versions.home_of(tx.sql), path.resolve()
@@ -66,15 +66,15 @@ class ExportBook:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[StoreSnapshot]:
-        """The store as it is now. Its log is not cut off before this is over."""
+        """The store as it is now. Its log is not truncated before this ends."""
         snapshot = StoreSnapshot(await asyncio.to_thread(self._opened, self._path))
         try:
             await snapshot.do(_begun)
             yield snapshot
         finally:
-            await to_end(asyncio.to_thread(snapshot.close))  # or the log could not be cut off any more
+            await to_end(asyncio.to_thread(snapshot.close))  # else the log could not be truncated any more
 
 
 def _begun(sql: sqlite3.Connection) -> None:
     sql.execute("BEGIN")
-    turns.last_seq(sql)  # the state is that of the first read
+    turns.last_seq(sql)  # the first read fixes the state

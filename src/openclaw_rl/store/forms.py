@@ -1,7 +1,7 @@
 """Judged turns in the forms that other trainers read: TRL's, verl's and slime's. Each row is a line of JSON.
 
 Every row names its turn, and all turns it is made of (`turn_ids`), so that forgetting finds it. Turns without a score
-or an outcome teach those trainers nothing and are left out, as are those that must not be learned from.
+or an outcome are useless to those trainers and left out, as are those that must not be learned from.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from openclaw_rl.store.codec import plain
 from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.store.tables import listing, samples
 
-# What must not be learned from here must not be elsewhere either.
+# What must not be learned from here must not be learned from by other trainers either.
 WITHHELD = frozenset(
     {
         DropReason.CANCELLED,
@@ -37,12 +37,12 @@ WITHHELD = frozenset(
     }
 )
 _STATUS = {Finish.STOP: "completed", Finish.LENGTH: "truncated", Finish.CANCELLED: "aborted"}
-SIBLINGS = 16  # answers to one request that are compared
+SIBLINGS = 16  # the most answers to one request that are compared
 Row = dict[str, Json]
 
 
 class ExportForm(StrEnum):
-    """In which form records are written."""
+    """The form of exported records."""
 
     RECORDS = "records"
     TRL_SFT = "trl-sft"
@@ -54,7 +54,7 @@ class ExportForm(StrEnum):
 
 
 def rows_in(form: ExportForm, sql: sqlite3.Connection, row: TurnRow) -> Iterator[Row]:
-    """The rows that a turn gives in this form; none where it teaches nothing in it."""
+    """The rows of a turn in this form; none if it teaches nothing in it."""
     if not _is_given(row):
         return
     if form is ExportForm.TRL_DPO:
@@ -77,9 +77,9 @@ def _supervised(sql: sqlite3.Connection, turn: Turn, reward: float) -> Row:
 
 
 def _ids(sql: sqlite3.Connection, turn: Turn, reward: float) -> Row:
-    """Ids as sampled: `input_ids` and `completion_mask` are what TRL's SFT reads, the others what its GRPO works with.
+    """Ids as sampled: TRL's SFT reads `input_ids` and `completion_mask`, its GRPO uses the others.
 
-    The mask leaves out what a grammar forced. `logprobs` are of the model at temperature 1, nats.
+    The mask excludes tokens that a grammar forced. `logprobs` are of the model at temperature 1, nats.
     """
     prompt, response, mask = list(turn.prompt.tokens), list(turn.completion.tokens), _mask(sql, turn)
     return {
@@ -94,12 +94,15 @@ def _ids(sql: sqlite3.Connection, turn: Turn, reward: float) -> Row:
 
 
 def _verl(sql: sqlite3.Connection, turn: Turn, reward: float) -> Row:
-    """A row as verl's data sets have it, with the response and its reward; the ids as sampled are in `extra_info`."""
+    """A row in the shape of verl's data sets, with the response and its reward; the sampled ids are in `extra_info`."""
     return {
         "data_source": "openclaw-rl",
         "prompt": _said(turn.messages),
         "ability": "chat",
-        "reward_model": {"style": "model", "ground_truth": ""},  # nobody knows the right answer, only how it was taken
+        "reward_model": {
+            "style": "model",
+            "ground_truth": "",
+        },  # the right answer is unknown, only how the user received it
         "responses": [turn.reply.text],
         "extra_info": {
             "index": turn.id,
@@ -116,7 +119,7 @@ def _verl(sql: sqlite3.Connection, turn: Turn, reward: float) -> Row:
 
 
 def _slime(sql: sqlite3.Connection, turn: Turn, reward: float) -> Row:
-    """What slime's `Sample.from_dict` reads."""
+    """A row for slime's `Sample.from_dict`."""
     return {
         "prompt": _said(turn.messages),
         "tokens": [*turn.prompt.tokens, *turn.completion.tokens],
@@ -144,7 +147,7 @@ _SIGNED = frozenset({ExportForm.TRL_KTO})  # a score of 0 is neither good nor ba
 
 
 def _pairs(sql: sqlite3.Connection, row: TurnRow) -> Iterator[Row]:
-    """An accepted reply with each that was not: siblings of the same request, and the corrected one it answers."""
+    """An accepted reply paired with each rejected one: siblings of its request, and the corrected reply before it."""
     turn = row.turn
     if (_reward(row) or 0.0) <= 0:
         return
@@ -176,7 +179,7 @@ def _is_given(row: TurnRow) -> bool:
 
 
 def _reward(row: TurnRow) -> float | None:
-    """Of an episode's step its outcome, of another turn its score; None where nobody judged it."""
+    """The outcome of an episode's step, the score of another turn; None if it was not judged."""
     if row.episode is not None:
         return row.episode.outcome
     score = None if row.verdict is None else row.verdict.score
@@ -184,7 +187,7 @@ def _reward(row: TurnRow) -> float | None:
 
 
 def _mask(sql: sqlite3.Connection, turn: Turn) -> list[Json]:
-    """Which response ids are trained: of a sample its own mask, of another turn all but what a grammar forced."""
+    """Which response ids are trained: a sample's mask; for another turn all but what a grammar forced."""
     sample = samples.of_turn(sql, turn.id)
     if sample is not None and not sample.is_taught:
         return [int(is_trained) for is_trained in sample.mask]
@@ -196,7 +199,7 @@ def _said(messages: Sequence[Message]) -> list[Json]:
 
 
 def _message(item: Message) -> Json:
-    """Role and text, as chat templates read them, and the calls of tools; images are left out."""
+    """Role and text, as chat templates read them, and tool calls; images are left out."""
     body = item.as_json()
     kept: dict[str, Json] = {"role": item.role.value, "content": item.text}
     return kept | {name: body[name] for name in ("tool_calls", "tool_call_id", "name") if body.get(name)}

@@ -1,4 +1,4 @@
-"""One process to a folder: an advisory lock that ends with its holder, however that ends."""
+"""One process for each folder: an advisory lock that ends with its holder, however that ends."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from openclaw_rl.core.inside import check_links
 from openclaw_rl.errors import StoreError
 
 NAME = "lock"
-LOOKS, PAUSE_S = 20, 0.05  # somebody who only asks who holds the folder holds it for a moment
+LOOKS, PAUSE_S = 20, 0.05  # a process that only checks who has the lock takes it for a moment
 
 
 class FolderLock:
-    """Holds `folder/lock`, with the pid of the holder in it, until it is freed or the process is gone."""
+    """Locks `folder/lock`, which contains the holder's pid, until it is freed or the process is gone."""
 
     def __init__(self, folder: Path) -> None:
         check_links(folder)
@@ -41,14 +41,14 @@ class FolderLock:
             raise unwritable(self._path, problem) from problem
 
     def free(self) -> None:
-        """Another process may have the folder. The file stays: removing it would let two processes in."""
-        with contextlib.suppress(OSError):  # a disk that became read-only meanwhile; the lock ends all the same
+        """Releases the folder. The file stays: removing it would let two processes in."""
+        with contextlib.suppress(OSError):  # a disk that became read-only meanwhile; the lock ends anyway
             os.ftruncate(self._handle, 0)
         os.close(self._handle)
 
 
 def check_free(folder: Path) -> None:
-    """For those who only read a folder that cannot be written or locked. Raises StoreError where a process holds it."""
+    """Raises StoreError if a process has the lock; for reading a folder that cannot be written or locked."""
     check_links(folder)
     holder = holder_of(folder)
     if holder is not None:
@@ -56,7 +56,7 @@ def check_free(folder: Path) -> None:
 
 
 def holder_of(folder: Path) -> int | None:
-    """The process that holds the folder now; None where none does. A lock file that was copied is held by nobody."""
+    """The process that has locked the folder; None if there is none. A copied lock file is not locked."""
     try:
         handle = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -66,7 +66,7 @@ def holder_of(folder: Path) -> int | None:
     except BlockingIOError:
         held = _holder(handle)
         return int(held) if held.isdecimal() else None
-    except OSError:  # a file system without locks: no server runs on it either
+    except OSError:  # a file system without locks, on which no server can run
         return None
     finally:
         os.close(handle)
@@ -74,7 +74,7 @@ def holder_of(folder: Path) -> int | None:
 
 
 def _take(handle: int) -> None:
-    """Locks, or raises OSError. A holder who has not written its pid is looked at again: it may only be asking."""
+    """Locks, or raises OSError. Retries if the holder has not written its pid: it may only be checking."""
     for _ in range(LOOKS):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What an older store lacks. `schema.sql` is the newest form; a store of version n gets the steps from n on."""
+"""Migrations of older stores. `schema.sql` is the newest form; a store of version n gets the steps from n on."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ ALTER TABLE samples ADD COLUMN kind TEXT;
 CREATE INDEX samples_kind ON samples (kind, seq) WHERE kind IS NOT NULL;
 ALTER TABLE versions ADD COLUMN rehearsed BLOB;
 """,
-    # Whole paths pointed into the folder a store was made in, also from a copy of it.
+    # Absolute paths pointed into the folder in which a store was made, also from a copy of it.
     8: """
 UPDATE versions SET folder = 'versions/' || scope || '.' || number WHERE folder IS NOT NULL;
 ALTER TABLE versions ADD COLUMN pruned_s REAL;

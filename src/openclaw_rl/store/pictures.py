@@ -1,7 +1,7 @@
 """Screenshots of episodes: PNG files in the home folder, a folder for each episode, outside the store's own file.
 
-A picture belongs to a step that the store knows. `sweep` removes what belongs to none; beyond the most bytes the oldest
-pictures go. Nothing waits for the disk here: a power cut may cost the last ones.
+A picture belongs to a step in the store. `sweep` removes those that belong to none; above the most bytes the oldest
+pictures are removed. Writes are not synced to disk: a power cut may lose the last ones.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ FOLDER = "pictures"
 MOST_PICTURE_BYTES = 4 << 20  # of one
 MOST_SIDE = 8192  # pixels
 DEFAULT_BYTES = 512 << 20  # of all
-ROOM = 0.9  # of the most bytes, what is left after old ones went
-TRIES = 2  # a sweep beside may take an empty folder or an unfinished file away
+ROOM = 0.9  # of the most bytes: how much is left after old ones were removed
+TRIES = 2  # a concurrent sweep may remove an empty folder or an unfinished file
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _BEFORE, _AFTER = ".png", ".after.png"
 
 
 @dataclass(frozen=True, slots=True)
 class PictureName:
-    """Which picture: what a step was decided on or, with `is_after`, what was there after it."""
+    """Names a picture: the screen before a step or, with `is_after`, after it."""
 
     episode: str
     step: int
@@ -42,7 +42,7 @@ class PictureName:
 
     @property
     def path(self) -> Path:
-        """Its file, from the folder of pictures on. The episode's id is not in it."""
+        """Its file, relative to the folder of pictures. The path does not contain the episode's id."""
         return Path(_folder_of(self.episode)) / f"{self.step}{_AFTER if self.is_after else _BEFORE}"
 
 
@@ -54,14 +54,14 @@ class PictureBook:
         self._writer = writer
         self._reader = reader
         self._most_bytes = most_bytes
-        self._bytes: int | None = None  # of all; None where it must be counted
+        self._bytes: int | None = None  # of all; None if it must be counted
         self._counting = asyncio.Lock()
 
     async def keep(self, name: PictureName, data: bytes) -> None:
-        """Keeps a PNG; another one of the same name goes.
+        """Keeps a PNG; it replaces another one of the same name.
 
-        Raises RequestError: 413 for one that is too large, 400 for one that is damaged, 404 where the episode took no
-        such step, 409 where none are kept. Raises DiskError where it cannot be written; nothing of it is left then.
+        Raises RequestError: 413 for one that is too large, 400 for one that is damaged, 404 if the episode took no such
+        step, 409 if none are kept. Raises DiskError if it cannot be written; then nothing of it is left.
         """
         if not self._most_bytes:
             raise RequestError("this server keeps no pictures", fix="set store.pictures_mb", status=409)
@@ -78,28 +78,28 @@ class PictureBook:
             await asyncio.to_thread(self._make_room, name, len(data))
 
     async def read(self, name: PictureName) -> bytes | None:
-        """The PNG; None where there is none."""
+        """The PNG; None if there is none."""
         try:
             return await asyncio.to_thread((self._home / FOLDER / name.path).read_bytes)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     async def of(self, episode: str) -> frozenset[PictureName]:
-        """Those of an episode."""
+        """The pictures of an episode."""
         folder = self._home / FOLDER / _folder_of(episode)
         files = await asyncio.to_thread(lambda: [*folder.iterdir()] if folder.is_dir() else [])
         held = (_step_of(file) for file in files)
         return frozenset(PictureName(episode, *step) for step in held if step is not None)
 
     async def sweep(self) -> int:
-        """Removes those of no step, as the function does; how many went."""
+        """Removes those of no step, as the function `sweep`; returns how many."""
         found = await self._reader.do(lambda sql: sweep(self._home, sql))
         async with self._counting:
             self._bytes = None
         return found
 
     def _place(self, tx: Transaction, name: PictureName, data: bytes) -> None:
-        """In the thread that also erases rows: a picture is placed before they go, and swept then, or not at all."""
+        """Runs in the thread that also erases rows: a picture is placed before them, and then swept, or not at all."""
         asked = "SELECT 1 FROM episode_steps WHERE episode = ? AND place = ?"
         if tx.sql.execute(asked, (plain(name.episode), name.step)).fetchone() is None:
             raise RequestError(
@@ -115,14 +115,14 @@ class PictureBook:
                 return
             except OSError as problem:
                 with suppress(OSError):
-                    path.parent.rmdir()  # where it is the first one
+                    path.parent.rmdir()  # if it is the first one
                 if left and isinstance(problem, FileNotFoundError):
                     continue
                 raise unwritable(path, problem) from problem
 
     def _make_room(self, kept: PictureName, size_bytes: int) -> None:
         if self._bytes is not None and self._bytes + size_bytes <= self._most_bytes:
-            self._bytes += size_bytes  # too many where one took another's place: it is counted again sooner
+            self._bytes += size_bytes  # too many if one replaced another: then they are counted again sooner
             return
         held = sorted(_sizes(self._home / FOLDER))
         total = sum(size for _, _, size in held)
@@ -133,14 +133,14 @@ class PictureBook:
                 with suppress(OSError):  # it is tried again with the next one
                     path.unlink()
                     total -= size
-                    path.parent.rmdir()  # where it was the last one
+                    path.parent.rmdir()  # if it was the last one
         self._bytes = total
 
 
 def sweep(home: Path, sql: sqlite3.Connection) -> int:
-    """Removes the pictures that belong to no step in the store, and what was never finished; how many pictures went.
+    """Removes pictures that belong to no step in the store, and unfinished files; returns how many pictures.
 
-    Raises StoreError where one cannot be removed.
+    Raises StoreError if one cannot be removed.
     """
     strays = [*stray_pictures(home, sql)]
     for path in strays:
@@ -152,7 +152,7 @@ def sweep(home: Path, sql: sqlite3.Connection) -> int:
 
 
 def stray_pictures(home: Path, sql: sqlite3.Connection) -> Iterator[Path]:
-    """What lies in the folder of pictures and belongs to no step in the store."""
+    """The files in the folder of pictures that belong to no step in the store."""
     place = home / FOLDER
     held: dict[str, list[Path]] = {}
     for item in sorted(place.iterdir()) if place.is_dir() else []:
@@ -160,7 +160,7 @@ def stray_pictures(home: Path, sql: sqlite3.Connection) -> Iterator[Path]:
         held[item.name] = sorted(item.iterdir()) if is_folder else [item]
     if not held:
         return
-    # Only now: whatever lies there was placed after its step was stored.
+    # Only now: a file that was found was placed after its step was stored.
     names = (str(row[0]) for row in sql.execute("SELECT DISTINCT episode FROM episode_steps"))
     known = {folder: name for name in names if (folder := _folder_of(name)) in held}
     for folder, files in held.items():
@@ -174,7 +174,7 @@ def stray_pictures(home: Path, sql: sqlite3.Connection) -> Iterator[Path]:
 
 
 def damaged_pictures(home: Path) -> Iterator[tuple[Path, str]]:
-    """Pictures that are not whole PNGs, and what is wrong with each."""
+    """Pictures that are not complete PNGs, and what is wrong with each."""
     for path in sorted((home / FOLDER).glob("*/*" + _BEFORE)):
         with suppress(FileNotFoundError):  # removed meanwhile
             problem = png_problem(path.read_bytes())
@@ -183,7 +183,7 @@ def damaged_pictures(home: Path) -> Iterator[tuple[Path, str]]:
 
 
 def count_of(home: Path, sql: sqlite3.Connection, turns: Collection[str]) -> int:
-    """How many pictures the steps have that these turns are."""
+    """How many pictures the steps of these turns have."""
     if not (home / FOLDER).is_dir():
         return 0
     rows = sql.execute("SELECT DISTINCT turn, episode, place FROM episode_steps")
@@ -193,7 +193,7 @@ def count_of(home: Path, sql: sqlite3.Connection, turns: Collection[str]) -> int
 
 
 def png_problem(data: bytes) -> str:
-    """What is wrong with a PNG, part by part; empty where nothing is. What it shows is not decoded."""
+    """What is wrong with a PNG, checked part by part; empty if nothing is. Its pixels are not decoded."""
     if not data.startswith(_SIGNATURE):
         return "it does not begin as one"
     at, kinds = len(_SIGNATURE), list[bytes]()
@@ -222,7 +222,7 @@ def _folder_of(episode: str) -> str:
 
 
 def _step_of(path: Path) -> tuple[int, bool] | None:
-    """The step of a file, and whether it is of what was there after it; None for one that is not a picture."""
+    """The step of a file, and whether it shows the screen after it; None for a file that is not a picture."""
     for end in (_AFTER, _BEFORE):
         name = path.name.removesuffix(end)
         if name != path.name and name.isdecimal():

@@ -1,4 +1,4 @@
-"""What the store gives back where a noun alone does not say it: rows with their state."""
+"""What the store returns besides plain nouns: rows with their state."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from openclaw_rl.core.turn import Session, Turn
 from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.core.version import SHARED, PolicyVersion
 
-GIVEN_BACK = "given_back"  # among a refused version's metrics: how many turns do not count as learned from any more
+GIVEN_BACK = "given_back"  # a metric of a refused version: how many turns no longer count as learned from
 
 
 class VersionStatus(StrEnum):
-    """What became of a version."""
+    """The status of a version."""
 
     CANDIDATE = "candidate"  # made by a step, not yet through the gate
     LIVE = "live"  # passed; may be served
@@ -27,7 +27,7 @@ class VersionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """A version, where its adapter lies, and what made it. The base model has no folder and no parent."""
+    """A version, the folder of its adapter, and what made it. The base model has no folder and no parent."""
 
     version: PolicyVersion
     parent: PolicyVersion | None
@@ -36,15 +36,15 @@ class VersionRow:
     status: VersionStatus
     why: str
     made_s: float
-    turns: tuple[str, ...] = ()  # that its step consumed
+    turns: tuple[str, ...] = ()  # consumed by its step
     metrics: dict[str, float] = field(default_factory=dict)
-    rehearsed: tuple[str, ...] = ()  # consumed by earlier steps, and read once more so that what they hold stays
-    upon: PolicyVersion | None = None  # the shared version that a user's or an agent's own one holds
+    rehearsed: tuple[str, ...] = ()  # consumed by earlier steps, and rehearsed so that what they taught stays
+    upon: PolicyVersion | None = None  # the shared version on which a user's or an agent's version is based
     pruned_s: float | None = None  # when its weights were removed to save room; they can be made again
 
     @property
     def read(self) -> tuple[str, ...]:
-        """All the turns its step learned from, in that order."""
+        """All turns that its step learned from, in that order."""
         return (*self.turns, *self.rehearsed)
 
     @property
@@ -61,7 +61,7 @@ class VersionRow:
 class StepRecord:
     """One step that is about to be committed, with the version it made.
 
-    `trained` are the turns it consumed for its scope, `dropped` those it could not use. `version` is None where no step
+    `trained` are the turns it consumed for its scope, `dropped` those it could not use. `version` is None if no step
     was taken.
     """
 
@@ -81,10 +81,10 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class TurnRow:
-    """A turn with all that is known of it: what `/v1/rl/turns/{id}` shows."""
+    """A turn with all its rows: what `/v1/rl/turns/{id}` shows."""
 
     turn: Turn
-    state: State | None  # None for side turns, which have no life
+    state: State | None  # None for side turns, which have no state
     reason: DropReason | None
     next_state: NextState | None = None
     verdict: Verdict | None = None
@@ -92,7 +92,7 @@ class TurnRow:
     has_sample: bool = False
     step: str | None = None
     trained_version: PolicyVersion | None = None
-    episode: Episode | None = None  # that it is a step of; which one, `turn.step` says
+    episode: Episode | None = None  # of which it is a step; `turn.step` says which
     step_score: float | None = None
 
 

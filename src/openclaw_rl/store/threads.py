@@ -1,4 +1,4 @@
-"""The one thread that writes to the store, and the one that reads from it."""
+"""The thread that writes to the store, and the one that reads from it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class Transaction:
-    """What a piece of work writes to; `moved` are the states that turns have moved into, `events` what happened."""
+    """The transaction of a piece of work; `moved` are the states that turns have moved into, `events` what happened."""
 
     sql: sqlite3.Connection
     moved: set[State] = field(default_factory=set)
@@ -33,7 +33,7 @@ class Transaction:
 
 @dataclass(slots=True)
 class _Job:
-    """Work, and how its caller is told; `settle` runs on the caller's loop."""
+    """Work, and how its caller gets the result; `settle` runs on the caller's loop."""
 
     run: Callable[[Transaction], Callable[[], None]]
     fail: Callable[[Exception], None]
@@ -43,7 +43,7 @@ class _Job:
     is_alone: bool = False  # outside of any transaction
 
     def attempt(self, transaction: Transaction) -> None:
-        """Does the work within a savepoint. What goes wrong is the caller's alone, unless SQLite gave up on all."""
+        """Does the work within a savepoint. An error affects only its caller, unless SQLite ended the transaction."""
         moved_before, events_before = set(transaction.moved), len(transaction.events)
         transaction.sql.execute("SAVEPOINT job")
         try:
@@ -70,12 +70,12 @@ class _Job:
 
 
 class Writer:
-    """The one thread that writes: what is asked for while a transaction runs is committed together in the next.
+    """The writing thread: work queued while a transaction runs is committed together in the next.
 
     Owns the writing connection and its thread.
 
-    The queue is bounded by the callers: each waits for its own row, and beside it a request begins no more than the
-    next states of its history. `waiting` counts it.
+    The callers bound the queue: each waits for its own row, and besides it a request queues only the next states of its
+    history. `waiting` counts the queue.
     """
 
     def __init__(
@@ -88,23 +88,23 @@ class Writer:
         self._is_closed = False
         self._commits = 0
         self.problem = ""  # why the last commit failed; empty once one succeeds
-        # joined by `close`; a daemon, so that a program that never closes it can end: what it was told is committed
+        # joined by `close`; a daemon, so that a program that never closes it can end: reported rows are committed
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
     async def do(self, work: Callable[[Transaction], Result], *, is_synced: bool = False) -> Result:
-        """What `work` gave, once its rows are committed; with `is_synced`, once they are on the disk.
+        """The result of `work`, once its rows are committed; with `is_synced`, once they are on the disk.
 
-        The work cannot be called back: where the caller is cancelled, the rows are written all the same.
+        The work cannot be cancelled: if the caller is, the rows are written anyway.
         """
         return await self.begin(work, is_synced=is_synced)
 
     def begin(self, work: Callable[[Transaction], Result], *, is_synced: bool = False) -> asyncio.Future[Result]:
-        """As `do`, for whoever need not wait: the work is done after all that was begun before, and before the rest."""
+        """As `do`, without waiting: the work is done after all that was queued before, and before later work."""
         return self._queued(work, is_synced=is_synced)
 
     async def alone(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """What `work` gave, done outside of any transaction; all who write meanwhile wait."""
+        """The result of `work`, done outside of any transaction; other writes wait meanwhile."""
         return await self._queued(lambda transaction: work(transaction.sql), is_alone=True)
 
     def _queued(
@@ -128,7 +128,7 @@ class Writer:
 
     @property
     def waiting(self) -> int:
-        """Pieces of work that no transaction has taken up yet."""
+        """Pieces of work that no transaction has begun yet."""
         return self._queue.qsize()
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class Writer:
         transaction = Transaction(self._connection)
         try:
             self._transact(transaction, jobs)
-        except Exception as problem:  # every caller is told; the thread lives on
+        except Exception as problem:  # every caller gets it; the thread continues
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             transaction.moved.clear()
@@ -189,7 +189,7 @@ class Writer:
             self._tell(loop, theirs, transaction)
 
     def _transact(self, transaction: Transaction, jobs: list[_Job]) -> None:
-        """One transaction for all. With FULL, SQLite syncs the log, and with it all earlier commits, at the commit."""
+        """One transaction for all jobs. With FULL, the commit syncs the log, and with it all earlier commits."""
         level = "FULL" if any(job.is_synced for job in jobs) else "NORMAL"
         self._connection.execute(f"PRAGMA synchronous={level}")
         self._connection.execute("BEGIN IMMEDIATE")
@@ -208,13 +208,13 @@ class Writer:
 
         try:
             loop.call_soon_threadsafe(settle)
-        except RuntimeError:  # the loop is gone, and with it whoever waited; the rows are committed
+        except RuntimeError:  # the loop is gone, and with it the waiting callers; the rows are committed
             return
 
     def _checkpoint(self) -> None:
         """Moves the log into the file while nobody waits, so that no commit has to.
 
-        Where it fails the log stays as it is, complete, and the next commit meets the same disk and says so.
+        If it fails, the log stays as it is, complete, and the next commit reports the disk's error.
         """
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -222,7 +222,7 @@ class Writer:
 
 
 class Reader:
-    """Reads on a connection and a thread of their own, so that they do not wait for writes.
+    """Reads on a separate connection and thread, so that they do not wait for writes.
 
     Each read sees all that was committed before it began, so a caller reads what it has written.
 
@@ -233,10 +233,10 @@ class Reader:
         self._connection = connection
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._is_closed = False
-        self.waiting = 0  # reads asked for and not answered; their askers wait, so there are no more than those
+        self.waiting = 0  # reads not answered yet; their callers wait, which bounds their number
 
     async def do(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """What `work` read, all of it from one state of the store."""
+        """The result of `work`, which reads one state of the store."""
         if self._is_closed:
             raise StoreError("the store is closed")
         self.waiting += 1

@@ -1,4 +1,4 @@
-"""Turns as sequences to read: what they share is read once, and passes stay within a token budget."""
+"""Turns as sequences to read: shared parts are read once, and passes stay within a token budget."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from openclaw_rl.trainers.ranks import in_step
 from openclaw_rl.trainers.trees import Bank, Ids, SequenceTail, Trees, common, packed, planted
 
 MOST_WASTE = 1.5  # comparisons of a pass, as a multiple of those that are needed
-CHEAP = 1 << 20  # so many cost less than a pass of one's own
-NOTHING = (0,)  # the ids of a pass that is taken for other ranks' sake alone
-WITHOUT_GRADIENT = 8  # times as many tokens are read at once where nothing is kept for a way back
-PIECES = 8  # what belongs together loosely is kept together up to such a part of a rank's share
+CHEAP = 1 << 20  # this many cost less than a separate pass
+NOTHING = (0,)  # the ids of a pass that only serves the other ranks
+WITHOUT_GRADIENT = 8  # times as many tokens are read at once if nothing is kept for a backward pass
+PIECES = 8  # readings that share a prompt stay together up to this fraction of a rank's share
 
 
 def unheard(tokens: int) -> None:
-    """Nobody counts them."""
+    """Ignores the count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Ids to read, and the indexes among them whose probability is wanted."""
+    """Ids to read, and the indexes of those whose probability is wanted."""
 
     tokens: tuple[int, ...]
     wanted: tuple[int, ...]
 
     def __post_init__(self) -> None:
         if not self.wanted or self.wanted[0] < 1 or self.wanted[-1] >= len(self.tokens):
-            raise ValueError("a reading wants at least one token, and not the first")
+            raise ValueError("a reading needs at least one wanted token, which is not the first")
 
     @property
     def needed(self) -> tuple[int, ...]:
-        """The ids in front of the last one that is wanted."""
+        """The ids before the last wanted one."""
         return self.tokens[: self.wanted[-1]]
 
     @property
     def constant(self) -> int:
-        """How many ids stand in front of the first one whose output predicts something."""
+        """The number of ids before the first one whose output predicts a wanted token."""
         return self.wanted[0] - 1
 
 
@@ -65,10 +65,10 @@ class PassOutput:
 
 
 class ConstantPrompts:
-    """Readings whose prompts are read once, by the weights as they are now, and taken as constant from then on.
+    """Readings whose prompts are read once, with the weights as they are now, and constant from then on.
 
-    Each round of `passes` computes the replies alone. Without a model that reads trees there is nothing to share, and
-    every round reads the whole.
+    Each round of `passes` computes only the replies. Without a model that reads trees nothing is shared, and every
+    round reads everything.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ConstantPrompts:
         self._banks: list[tuple[Bank, list[int]]] = []
         if model.trees is None:
             return
-        # A prompt of one token has nothing in front of what predicts: then its bank is empty.
+        # A prompt of one token has no ids before the predicting one: then its bank is empty.
         fronts = [one.tokens[: one.constant] for one in readings]
         for group in in_step(model, packed(fronts, WITHOUT_GRADIENT * max_tokens)):
             if group is None:
@@ -89,7 +89,7 @@ class ConstantPrompts:
             heard(len(forest.tokens))
 
     def passes(self) -> Iterator[PassOutput]:
-        """Every reading, a pass at a time; a pass keeps its graph where gradients are on."""
+        """Every reading, a pass at a time; a pass keeps its graph if gradients are on."""
         trees = self._model.trees
         if trees is None:
             yield from read(self._model, self._readings, self._max_tokens)
@@ -121,9 +121,9 @@ class ConstantPrompts:
 
 
 def _runs(bank: Bank, twigs: Sequence[SequenceTail], most: int) -> Iterator[tuple[int, int]]:
-    """Twigs that are read in one pass: neighbours, of at most so many tokens, that mostly read the same of the bank.
+    """Twigs that are read in one pass: neighbours, of at most `most` tokens, that mostly read the same of the bank.
 
-    In a pass every token is compared with all that any of them reads: prompts of their own are better read apart.
+    In a pass every token is compared with everything that any of them reads: different prompts are read separately.
     """
     sizes = [node.size for node in bank.forest.nodes]
     first = 0
@@ -144,10 +144,10 @@ def _runs(bank: Bank, twigs: Sequence[SequenceTail], most: int) -> Iterator[tupl
 
 
 def merged(readings: Sequence[Reading]) -> list[BatchRow]:
-    """The fewest sequences found that hold every reading id for id from their first token, longest first.
+    """The fewest sequences found that contain every reading as a prefix, longest first.
 
-    A turn lies within the turn that continues it, so a session is read once instead of once per turn. Siblings, which
-    differ in a token, never share a row.
+    A turn is a prefix of the turn that continues it, so a session is read once instead of once per turn. Siblings,
+    which differ in a token, never share a row.
     """
     order = sorted(range(len(readings)), key=lambda index: -len(readings[index].tokens))
     rows: list[tuple[bytes, list[int]]] = []
@@ -163,7 +163,7 @@ def merged(readings: Sequence[Reading]) -> list[BatchRow]:
 
 
 def passes(rows: Sequence[BatchRow], max_tokens: int) -> list[list[BatchRow]]:
-    """Rows of like length together, each group within `max_tokens` with its padding. One row may exceed it alone."""
+    """Groups of rows of similar length, each within `max_tokens` with its padding. A single row may exceed it."""
     groups: list[list[BatchRow]] = []
     for row in sorted(rows, key=lambda row: -len(row.tokens)):
         if groups and len(groups[-1][0].tokens) * (len(groups[-1]) + 1) <= max_tokens:
@@ -174,7 +174,7 @@ def passes(rows: Sequence[BatchRow], max_tokens: int) -> list[list[BatchRow]]:
 
 
 def read(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterator[PassOutput]:
-    """Reads everything, a pass at a time; a pass keeps its graph where gradients are on."""
+    """Reads everything, a pass at a time; a pass keeps its graph if gradients are on."""
     if model.trees is None:
         yield from _read_rows(model, readings, max_tokens)
         return
@@ -197,14 +197,14 @@ def read(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterat
 
 
 def _empty_pass(model: Speaker) -> PassOutput:
-    """A pass that answers nothing, for the sake of the ranks that compute one now: [1, H]."""
+    """A pass without results, needed by the ranks that compute one now: [1, H]."""
     if model.trees is not None:
         return PassOutput(model.trees.hidden(planted([NOTHING])), ())
     return PassOutput(model.hidden(torch.tensor([NOTHING], device=model.device))[0], ())
 
 
 def _read_rows(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> Iterator[PassOutput]:
-    """The same for a model that reads sequences apart: those that continue each other are one."""
+    """The same for a model that reads sequences separately: those that continue each other are read as one."""
     for group in in_step(model, passes(merged(readings), max_tokens)):
         if group is None:
             yield _empty_pass(model)
@@ -227,7 +227,7 @@ def _read_rows(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> 
 def read_once(
     model: Speaker, readings: Sequence[Reading], max_tokens: int, heard: Callable[[int], None] = unheard
 ) -> list[Tensor]:
-    """The hidden states of each reading, [n, H], without a graph. How many tokens a pass computed is `heard`."""
+    """The hidden states of each reading, [n, H], without a graph. `heard` receives the tokens that a pass computed."""
     found: dict[int, Tensor] = {}
     with torch.no_grad():
         for one in read(model, readings, WITHOUT_GRADIENT * max_tokens):
@@ -265,13 +265,13 @@ def top_ids(model: Speaker, hidden: Tensor, k: int, logits_at_once: int) -> Tens
 
 
 def balanced(readings: Sequence[Reading], ranks: int, *, updates: int = 1) -> list[list[int]]:
-    """Which lessons each rank reads: sequences that continue each other on one rank, and about as many tokens on each.
+    """Which readings each rank gets: sequences that continue each other on one rank, and about equal tokens on each.
 
-    The readings of each rank, by their index and in their order; what several share is counted once.
+    Returns the readings of each rank, by index and in order; shared tokens count once.
 
-    A turn and the turn that continues it are never parted. What shares a prompt stays together where that leaves pieces
-    small enough. The largest piece goes to the rank that has least. Where prompts are read once for several updates, a
-    reply counts for each of them.
+    A turn and the turn that continues it are never separated. Readings that share a prompt stay together if the pieces
+    are small enough. The largest piece goes to the rank that has least. If prompts are read once for several updates, a
+    reply counts once for each.
     """
     if ranks == 1:
         return [list(range(len(readings)))]
@@ -297,7 +297,7 @@ def _order(readings: Sequence[Reading]) -> list[int]:
 
 
 def _pieces(readings: Sequence[Reading], ranks: int, updates: int) -> list[tuple[int, list[int]]]:
-    """What stays together, and what it costs: neighbours in their order, which share most."""
+    """Groups that stay together, with their costs: neighbours in the order, which share most."""
     order = _order(readings)
     arrays = {index: np.asarray(readings[index].needed, dtype=np.int64) for index in order}
     again = {index: (updates - 1) * (len(arrays[index]) - readings[index].constant) for index in order}

@@ -1,4 +1,4 @@
-"""What a trainer writes beside an adapter so that training goes on from there, bit for bit."""
+"""What a trainer writes next to an adapter so that training continues from there, bit for bit."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ Identity = tuple[tuple[int, int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """An adapter and the trainer behind it.
+    """An adapter and the trainer's state.
 
-    `state` holds the optimiser's moments and, for that teacher, the moving average, by name; it is empty for an adapter
-    that no trainer of ours wrote. `version` is None there too. `upon` is the version these weights stand on; None for
+    `state` contains the optimiser's moments and, for the ema teacher, the moving average, by name. For an adapter that
+    another program wrote it is empty, and `version` is None. `upon` is the version these weights are based on; None for
     the base model.
     """
 
@@ -52,7 +52,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class SharedAdapter:
-    """Frozen LoRA weights that others stand on, their B on the scale of those, and the version they make alone."""
+    """Frozen LoRA weights on which others are based, their B on the scale of those, and the version they are alone."""
 
     weights: Mapping[str, Tensor]
     rank: int
@@ -60,9 +60,9 @@ class SharedAdapter:
 
 
 def write(folder: Path, checkpoint: Checkpoint, config: Mapping[str, Json], settings: Mapping[str, Json]) -> None:
-    """Writes the four files and has them on the disk before it returns. Raises OSError.
+    """Writes the four files; they are on the disk when it returns. Raises OSError.
 
-    The adapter is the whole of it: what lies under the trained weights is written in front of them, as more ranks.
+    The adapter is complete: weights on which the trained ones are based are written before them, as more ranks.
     """
     folder.mkdir(parents=True, exist_ok=True)
     upon = checkpoint.upon
@@ -85,9 +85,9 @@ def write(folder: Path, checkpoint: Checkpoint, config: Mapping[str, Json], sett
 
 
 def read(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> Checkpoint:
-    """What a folder holds; of a version whose state is gone, its weights with an empty state.
+    """The checkpoint in a folder; if a version's state is gone, its weights with an empty state.
 
-    Raises AdapterError where it cannot be read or does not fit a model of these shapes.
+    Raises AdapterError if it cannot be read or does not fit a model of these shapes.
     """
     whole, facts = _adapter(folder)
     try:
@@ -97,7 +97,7 @@ def read(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> Checkpoint:
     except (OSError, SafetensorError, ValueError) as problem:
         raise _unreadable(folder, problem) from problem
     if version is not None and not (folder / FACTS).exists():
-        log.warning("version=%s has no trainer state: its weights are taken, with fresh moments", version)
+        log.warning("version=%s has no trainer state: its weights are used, with new moments", version)
     under, weights = parted(whole, rank)
     if {name: tuple(tensor.shape) for name, tensor in weights.items()} != dict(shapes):
         raise AdapterError(
@@ -110,7 +110,7 @@ def read(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> Checkpoint:
 
 
 def read_under(folder: Path, *, scale: float) -> SharedAdapter:
-    """The adapter of a folder as what others stand on, whose own scale is given. Raises AdapterError."""
+    """The adapter of a folder as a base of others, which have this `scale`. Raises AdapterError."""
     weights, facts = _adapter(folder)
     try:
         config = json.loads((folder / CONFIG).read_text("utf-8"))
@@ -124,7 +124,7 @@ def read_under(folder: Path, *, scale: float) -> SharedAdapter:
 
 
 def joined(upon: SharedAdapter | None, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """One adapter that adds what both add: A's rows one after the other, and B's columns."""
+    """One adapter that adds what both add: the rows of A concatenated, and the columns of B."""
     if upon is None:
         return dict(weights)
     under = upon.weights
@@ -132,7 +132,7 @@ def joined(upon: SharedAdapter | None, weights: Mapping[str, Tensor]) -> dict[st
 
 
 def parted(whole: Mapping[str, Tensor], rank: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The first so many ranks of an adapter, and the others: what `joined` put together."""
+    """The first `rank` ranks of an adapter, and the others: the reverse of `joined`."""
     if rank == 0:
         return {}, dict(whole)
     first = {name: one[:, :rank] if _is_up(name) else one[:rank] for name, one in whole.items()}
@@ -149,7 +149,7 @@ def _adapter(folder: Path) -> tuple[dict[str, Tensor], dict[str, Json]]:
 
 
 def _facts_of_manifest(folder: Path) -> dict[str, Json]:
-    """What the manifest says of a version whose trainer state is gone; empty for an adapter that is no version.
+    """The manifest's facts of a version whose trainer state is gone; empty for an adapter that is not a version.
 
     Raises OSError, ValueError.
     """
@@ -160,12 +160,12 @@ def _facts_of_manifest(folder: Path) -> dict[str, Json]:
         return {"version": str(manifest.version)}
     below = json.loads((folder.parent / str(manifest.upon) / CONFIG).read_text("utf-8"))
     if not isinstance(below, dict) or not isinstance(below.get("r"), int):
-        raise ValueError(f"the rank of {manifest.upon}, on which it stands, is not known")
+        raise ValueError(f"the rank of {manifest.upon}, on which it is based, is not known")
     return {"version": str(manifest.version), "under_rank": below["r"], "upon": str(manifest.upon)}
 
 
 def _unreadable(folder: Path, problem: Exception) -> AdapterError:
-    return AdapterError(f"{folder} holds no adapter that training can continue from ({problem})", fix=UNREADABLE_FIX)
+    return AdapterError(f"{folder} has no adapter that training can continue from ({problem})", fix=UNREADABLE_FIX)
 
 
 def _version(named: Json) -> PolicyVersion | None:
@@ -201,12 +201,12 @@ def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class CheckpointCache:
-    """Checkpoints of the scopes trained last, kept in memory: one that is taken up again need not be read from disk.
+    """Checkpoints of the scopes trained last, kept in memory so that they need not be read from disk again.
 
-    At most `most` checkpoints; the one unused longest leaves.
+    At most `most` checkpoints; the least recently used one is dropped.
 
-    A checkpoint is found by its files themselves, which keep their identity when their folder is renamed and get
-    another when they are written again.
+    A checkpoint is found by the identity of its files, which stays when their folder is renamed and changes when they
+    are written again.
     """
 
     def __init__(self, most: int) -> None:
@@ -214,7 +214,7 @@ class CheckpointCache:
         self._kept: OrderedDict[Identity, Checkpoint] = OrderedDict()
 
     def read(self, folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> Checkpoint:
-        """What a folder holds; see `read` above. Whoever takes it copies what it changes."""
+        """The checkpoint in a folder; see `read` above. Callers copy what they change."""
         identity = _identity(folder)
         found = None if identity is None else self._kept.get(identity)
         if found is None:

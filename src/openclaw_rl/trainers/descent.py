@@ -1,7 +1,7 @@
-"""Updates toward a teacher that find their own size: one after which the distance rises is undone, and made smaller.
+"""Updates toward a teacher that find their own size: one that raises the distance is undone and made smaller.
 
-No rate is right for every model: one that brings one model nearer throws another far off. The distance itself tells,
-and costs nothing: each update reads how far the last one came.
+No rate is right for every model: one that brings one model nearer throws another far off. The distance shows it at no
+cost, since each update measures the effect of the last one.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from openclaw_rl.trainers.objective import LossSums
 
 SMALLER, LARGER = 0.5, 1.3  # the rate's factors after a rise and after a fall
 AT_FIRST = 1.5  # its factor after a fall until an update is undone: the first rate is small for most models
-GENTLER = 0.3  # the share of the usual rate to begin with, for each time that what is learned was refused before
-LEARNED = 1e-3  # nats a token from the teacher: nothing is left to be learned
+GENTLER = 0.3  # factor of the first rate for each time that the gate refused the same lessons before
+LEARNED = 1e-3  # nats a token from the teacher: nothing is left to learn
 NEARLY, SLOW = 0.06, 0.9  # the share of the distance at which a step ends if an update leaves more than `SLOW` of it
-LEAST, MOST = 1e-4, 67.0  # of the first rate: below nothing is to be gained any more, above it is not looked for
+LEAST, MOST = 1e-4, 67.0  # of the first rate: a smaller one gains nothing, a larger one is not tried
 
 
 @dataclass(frozen=True, slots=True)
 class GradientStats:
-    """Sums at a point, the gradient's norm there or None where it is not finite, and the turns that made it so."""
+    """Sums at a point, the gradient's norm there or None if it is not finite, and the turns that made it so."""
 
     tally: LossSums
     norm: float | None
@@ -36,9 +36,9 @@ class GradientStats:
 
 @dataclass(slots=True)
 class DescentResult:
-    """What came of a step's updates: sums at the first point, the distance at the last that is kept, and counts.
+    """The result of a step's updates: sums at the first point, the distance at the last kept one, and counts.
 
-    `not_finite` names the turns whose loss was not finite where nothing was learned for it, else it is None.
+    `not_finite` lists the turns whose loss was not finite if that stopped the step, else it is None.
     """
 
     first: LossSums = field(default_factory=LossSums)
@@ -58,11 +58,11 @@ def walked(
     enough: float,
     arrived: Callable[[int, float], None] = lambda updates, share: None,
 ) -> DescentResult:
-    """Takes at most so many updates beside those it undoes, until the distance is this share of what it was, or nearly
-    so and an update hardly lowers it.
+    """Takes at most `most` updates, not counting undone ones, until the distance is this share of its first value, or
+    nearly so and an update hardly lowers it.
 
-    `measure` leaves the gradient in the weights; `distance` reads how far off they are. The last update is looked at
-    too, so no step ends farther off than it could have. Each time `arrived` hears how many updates are kept and what
+    `measure` leaves the gradient in the weights; `distance` reads how far off they are. The last update is checked too,
+    so no step ends farther off than necessary. After each one `arrived` receives how many updates are kept and what
     share of the distance is left.
     """
     walk = DescentResult()
@@ -109,7 +109,7 @@ class _Point:
 
 
 class Descent:
-    """Takes updates with an optimiser of one rate and, with `can_undo`, takes back those that lead away."""
+    """Takes updates with an optimiser of one rate and, with `can_undo`, undoes those that lead away."""
 
     def __init__(
         self, optimizer: Optimizer, parameters: Mapping[str, Parameter], *, can_undo: bool, first: float | None = None
@@ -131,7 +131,7 @@ class Descent:
     def arrived(self, distance: float) -> bool:
         """Whether the last update is kept, at the distance read after it; the gradient is that of this point.
 
-        Where it is not, weights, moments and gradient are those of before it, and the rate is smaller.
+        If it is not, weights, moments and gradient are those from before it, and the rate is smaller.
         """
         if not self.can_undo:
             return True
@@ -162,7 +162,7 @@ class Descent:
                     self._optimizer.state[parameter][kind].copy_(value)
 
     def update(self) -> None:
-        """One update along the gradient at hand, of the size that is tried now."""
+        """One update along the current gradient, with the current rate."""
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate
         self._optimizer.step()

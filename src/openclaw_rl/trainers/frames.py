@@ -1,4 +1,4 @@
-"""What a trainer's process is told and what it answers, over `core.pipe`."""
+"""The messages to a trainer's process and its answers, over `core.pipe`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLACE = "OPENCLAW_RL_RANK"
 
 @dataclass(frozen=True, slots=True)
 class OpenCommand:
-    """The first message: load this model and go on from `resume`. Answered by Opened."""
+    """The first message: load this model and continue from `resume`. Answered by Opened."""
 
     model: Path
     settings: TrainerSettings
@@ -25,8 +25,8 @@ class OpenCommand:
 
 @dataclass(frozen=True, slots=True)
 class StepCommand:
-    """One step from the version in `resume`, on top of that in `under`. Answered by StepProgress now and then, and at
-    last by a StepReport."""
+    """One step from the version in `resume`, based on the one in `under`. Answered by some StepProgress messages, and
+    finally by a StepReport."""
 
     samples: tuple[Sample, ...]
     resume: Path | None
@@ -36,7 +36,7 @@ class StepCommand:
 
 @dataclass(frozen=True, slots=True)
 class RebaseCommand:
-    """Take the version in `resume` and put it on top of that in `under`, to be exported. Answered by Opened."""
+    """Base the version in `resume` on the one in `under`, to be exported. Answered by Opened."""
 
     resume: Path
     under: Path | None
@@ -44,7 +44,7 @@ class RebaseCommand:
 
 @dataclass(frozen=True, slots=True)
 class ExportCommand:
-    """Write what the last step made, or the last rebase. Answered by an Adapter."""
+    """Write the result of the last step or rebase. Answered by an Adapter."""
 
     folder: Path
     version: PolicyVersion
@@ -52,12 +52,12 @@ class ExportCommand:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The model is loaded, or the version taken up."""
+    """The model is loaded, or the version restored."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainerFailure:
-    """The last thing a process says: what went wrong, whether memory was lacking, and what to do about it."""
+    """The last message of a process: what went wrong, whether memory ran out, and what to do about it."""
 
     problem: str
     fix: str = ""
@@ -65,7 +65,7 @@ class TrainerFailure:
 
 
 def place_of(number: int, count: int, file: Path) -> str:
-    """What a rank finds under PLACE in its environment: "2/4:FILE" is the third of four, who meet through FILE."""
+    """The value of PLACE in a rank's environment: "2/4:FILE" is the third of four, which meet through FILE."""
     return f"{number}/{count}:{file}"
 
 
@@ -77,7 +77,7 @@ def place_in(place: str) -> tuple[int, int, Path]:
 
 
 def is_follower() -> bool:
-    """Whether this process is another rank of a trainer than the first."""
+    """Whether this process is a rank of a trainer other than the first."""
     return place_in(os.environ[PLACE])[0] > 0 if PLACE in os.environ else int(os.environ.get("RANK", "0")) > 0
 
 

@@ -1,4 +1,4 @@
-"""Models without LoRA: one of which every weight trains, and those beside it that never train."""
+"""Models without LoRA: one of which every weight trains, and fixed ones that never train."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEVER = -1e4  # the logit of an id that a smaller vocabulary lacks
 
 
 class FullModel:
-    """The same questions as `CausalModel` answers, of a model without LoRA.
+    """The interface of `CausalModel` for a model without LoRA.
 
     In float32: weights, gradient, two moments and the base model are 20 bytes for each weight.
     """
@@ -72,12 +72,12 @@ class FullModel:
 
     @property
     def teacher(self) -> Speaker:
-        """Whose head a base teacher's hidden states are read with."""
+        """The model whose head turns a base teacher's hidden states into logits."""
         return self._base
 
     @contextmanager
     def speaking_as(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
-        """Speaks with these weights."""
+        """Uses these weights within the context."""
         own = self.weights()
         self.set_weights(weights)
         try:
@@ -87,30 +87,30 @@ class FullModel:
 
     @contextmanager
     def speaking_through(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
-        """Speaks with these weights; as `speaking_as`, since nothing lies under them."""
+        """As `speaking_as`, since these weights have no base."""
         with self.speaking_as(weights):
             yield
 
     def weights(self) -> dict[str, Tensor]:
-        """A copy of all weights, by the names of the model's own file; of what is divided, this rank's part."""
+        """A copy of all weights, by the names in the model's file; of divided ones, this rank's part."""
         return {name: parameter.detach().clone() for name, parameter in self.named()}
 
     def set_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Takes over weights of the same names and shapes."""
+        """Sets weights of the same names and shapes."""
         with torch.no_grad():
             for name, parameter in self.named():
                 parameter.copy_(like(parameter, weights[name]))
 
     def named(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The trained parameters; those that are tied come once."""
+        """The trained parameters; tied ones appear once."""
         yield from self._body.named_parameters()
 
     def start_anew(self, seed: int) -> None:
-        """The base model's weights; nothing is drawn."""
+        """Restores the base model's weights; nothing is random."""
         self.set_weights(self._base_weights)
 
     def stand_on(self, weights: Mapping[str, Tensor]) -> None:
-        """Nothing can lie under a model that is trained whole. Raises AdapterError for weights."""
+        """A fully trained model cannot be based on an adapter. Raises AdapterError for weights."""
         if weights:
             raise AdapterError(
                 "with trainer.parameters = full a version cannot be based on a shared one",
@@ -124,13 +124,13 @@ class FullModel:
 
 
 def open_full(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -> FullModel:
-    """The model of a folder, twice: to be trained, and as it is. Raises ModelError, ConfigError."""
+    """The model of a folder, twice: one to train, and one fixed. Raises ModelError, ConfigError."""
     model, base = (load_frozen(folder, settings, ranks) for _ in range(2))
     return FullModel(model, base, settings, name=folder.name, ranks=ranks)
 
 
 class FixedModel:
-    """A model that never trains: another one as the teacher, or the base model beside one whose every weight moves.
+    """A model that never trains: another model as the teacher, or the base model of full training.
 
     Its hidden states and logits are over the ids of the policy's vocabulary.
     """
@@ -154,7 +154,7 @@ class FixedModel:
         return hidden
 
     def logits(self, rows: Tensor) -> Tensor:
-        """[n, H] to [n, V] in float32. Ids beyond either vocabulary are padding, which nobody samples."""
+        """[n, H] to [n, V] in float32. Ids beyond either vocabulary are padding, which is never sampled."""
         with torch.no_grad():
             logits: Tensor = self._head(inputs_embeds=rows.unsqueeze(0), use_cache=False).logits
         own = logits.squeeze(0).float()[:, : self.vocabulary]
@@ -164,6 +164,6 @@ class FixedModel:
 def load_teacher(
     folder: Path, settings: TrainerSettings, *, student: Path, vocabulary: int, ranks: Ranks = ALONE
 ) -> FixedModel:
-    """The model of a folder as a teacher. Raises ModelError, ConfigError where its tokenizer is another one."""
+    """The model of a folder as a teacher. Raises ModelError, ConfigError if its tokenizer differs."""
     check_same_vocabulary(student, folder)
     return FixedModel(load_frozen(folder, settings, ranks), settings, vocabulary=vocabulary, ranks=ranks)

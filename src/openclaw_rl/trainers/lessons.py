@@ -1,4 +1,4 @@
-"""Samples as lessons: which of their signals count under a method, and what each term of the objective weighs."""
+"""Samples as lessons: which of their signals a method uses, and the weight of each term of the objective."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from openclaw_rl.trainers.settings import Mean, MethodSettings
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A sample with the signals its method takes.
+    """A sample with the signals that its method uses.
 
-    `advantage` is A_rl, None where the sample carries none; `hints` are those learned from, none where the method takes
-    no hints. `trained` are indexes into the response.
+    `advantage` is A_rl, None if the sample has none; `hints` are those learned from, none if the method uses no hints.
+    `trained` are indexes into the response.
     """
 
     sample: Sample
@@ -32,7 +32,7 @@ class Lesson:
 
     @property
     def is_taught(self) -> bool:
-        """Whether the teacher said it, behind a hint: learned from by the forward divergence alone."""
+        """Whether the teacher sampled it, given a hint: then only the forward divergence is used."""
         return self.sample.is_taught
 
     @property
@@ -42,23 +42,23 @@ class Lesson:
 
     @property
     def is_corrected(self) -> bool:
-        """Whether the reply was found bad."""
+        """Whether the reply was corrected."""
         return self.sample.score is not None and self.sample.score < 0
 
     @property
     def kept(self) -> tuple[float, ...]:
-        """As the sample's, of the trained tokens alone."""
+        """As the sample's, for the trained tokens only."""
         return tuple(self.sample.kept[index] for index in self.trained) if self.sample.kept else ()
 
     def reading(self, prompt: tuple[int, ...] | None = None) -> Reading:
-        """The response behind its own prompt, or behind a hinted one."""
+        """The response after its own prompt, or after a hinted one."""
         before = self.sample.prompt if prompt is None else prompt
         return Reading(before + self.sample.response, tuple(len(before) + index for index in self.trained))
 
 
 @dataclass(frozen=True, slots=True)
 class TermWeights:
-    """What one token of a lesson weighs in each term: the term's weight over its own denominator; 0 is no part."""
+    """The weight of one token of a lesson in each term: the term's weight over its denominator; 0 if it is not used."""
 
     policy: float
     distill: float
@@ -66,7 +66,7 @@ class TermWeights:
 
 
 def lessons(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
-    """One lesson for each sample, in their order; more where further replies stand beside what was served."""
+    """One lesson for each sample, in order; more if a sample has further replies besides the served one."""
     samples = [part for sample in samples for part in parts(sample) if method.w_taught or not part.is_taught]
     advantages = [
         advantage if method.rl_weight(has_outcome=sample.outcome is not None) else None
@@ -85,9 +85,9 @@ def lessons(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
 
 
 def parts(sample: Sample) -> list[Sample]:
-    """The sample, and beside it what the policy says by itself and what the teacher shows, where these are there.
+    """The sample, and samples of the policy's own reply and of the teacher's demonstrations, if it has them.
 
-    A score is for what was served. Where that was the teacher's reply it is not the policy's to be praised for.
+    A score is for the served reply. If that was the teacher's, the policy is not rewarded for it.
     """
     served = replace(_unscored(sample) if sample.is_taught else sample, own=None, shown=(), elsewhere=())
     own = [] if sample.own is None else [_said_beside(served, sample.own, is_taught=False)]
@@ -118,8 +118,8 @@ def _unscored(sample: Sample) -> Sample:
 def rl_advantages(samples: Sequence[Sample], step_coefficient: float) -> list[float | None]:
     """A_rl of each sample: a step's among its peers, a reply's in its group of at least two, else over its baseline.
 
-    None where nobody scored, where the rewards it is measured against are all alike, and for a promoted zero, which
-    trains the anchor alone.
+    None if it has no score, if all rewards it is compared with are equal, and for a promoted zero, which trains only
+    the anchor.
     """
     found: list[float | None] = [None] * len(samples)
     groups: dict[str, list[int]] = defaultdict(list)
@@ -146,8 +146,8 @@ def rl_advantages(samples: Sequence[Sample], step_coefficient: float) -> list[fl
 def among_peers(sample: Sample, step_coefficient: float) -> float | None:
     """A step's advantage: its reward, outcome + coefficient * step score, standardised among those of its peers.
 
-    A step without others to compare it with keeps its reward. None where it is 0 or they are all alike, which teaches
-    nothing. Source: arXiv 2603.10165.
+    A step without peers keeps its reward. None if that is 0 or all rewards are equal, which teaches nothing.
+    Source: arXiv 2603.10165.
     """
     rewards = [peer.outcome + step_coefficient * (peer.score or 0.0) for peer in sample.peers]
     found = standardised({sample.turn: torch.tensor(rewards, dtype=torch.float64)}).get(sample.turn)
@@ -157,7 +157,7 @@ def among_peers(sample: Sample, step_coefficient: float) -> float | None:
 
 
 def reward_of(sample: Sample, step_coefficient: float) -> float | None:
-    """The score, or the rollout's outcome with the step's score beside it; None where neither is there."""
+    """The score, or the rollout's outcome plus the step's weighted score; None if there is neither."""
     if sample.outcome is None:
         return sample.score
     return sample.outcome.reward + step_coefficient * (sample.score or 0.0)
@@ -166,9 +166,9 @@ def reward_of(sample: Sample, step_coefficient: float) -> float | None:
 def shares(taught: Sequence[Lesson], method: MethodSettings) -> list[TermWeights]:
     """The weight of a token in each term, lesson by lesson.
 
-    A term's denominator counts the tokens (or, for the mean over sequences, the replies) that term applies to. Replies
-    that rehearse what was learned before have denominators of their own: they stand beside what is taught now, and what
-    is taught now moves the policy as far as without them.
+    A term's denominator counts the tokens (or, for the mean over sequences, the replies) that term applies to.
+    Rehearsal samples have separate denominators: they are added, and the other lessons move the policy as far as
+    without them.
     """
     found: dict[int, TermWeights] = {}
     for rehearses in (False, True):
@@ -202,7 +202,7 @@ def _token_shares(taught: Sequence[Lesson], part: Sequence[bool], mean: Mean) ->
 
 
 def _worth_reading(hints: Sequence[HintPrompt], by: HintSelection) -> tuple[HintPrompt, ...]:
-    """The hints a teacher must read before one is chosen: by length no more than one."""
+    """The hints a teacher must read before one is chosen: only one if the choice is by length."""
     if len(hints) > 1 and by is HintSelection.LONGEST:
         return (max(hints, key=lambda hint: len(hint.text)),)
     if len(hints) > 1 and by is HintSelection.SHORTEST:
@@ -211,7 +211,7 @@ def _worth_reading(hints: Sequence[HintPrompt], by: HintSelection) -> tuple[Hint
 
 
 def counts(taught: Sequence[Lesson]) -> dict[str, float]:
-    """How many lessons there are, and how many of them have which signal."""
+    """The number of lessons, and how many of them have each signal."""
     return {
         "samples": float(len(taught)),
         "samples_scored": float(sum(one.advantage is not None for one in taught)),

@@ -1,8 +1,8 @@
-"""A linear layer whose own weights are frozen, with or without LoRA weights beside them.
+"""A linear layer with frozen weights, with or without LoRA weights.
 
-On a CPU the frozen weights run through oneDNN in a layout that the engine may share. Backwards they are read back for
-each pass in bfloat16. In float32 they are laid out a second time: torch's own product goes to MKL, which is half as
-fast on AMD.
+On a CPU the frozen weights run through oneDNN in a layout that the engine may share. In bfloat16 the backward pass
+unpacks them each time. In float32 they are laid out a second time: torch's own product uses MKL, which is half as fast
+on AMD.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ class FrozenProduct(Protocol):
     shape: tuple[int, int]
 
     def forward(self, rows: Tensor) -> Tensor:
-        """[n, in] to [n, out], in a tensor of its own."""
+        """[n, in] to [n, out], in a new tensor."""
         ...
 
     def backward(self, grad: Tensor) -> Tensor:
-        """[n, out] to [n, in], in a tensor of its own."""
+        """[n, out] to [n, in], in a new tensor."""
         ...
 
 
 class LowBitsMatmul:
-    """The product with a weight in few bits, which is read back for each pass and not kept."""
+    """The product with a weight in few bits, which is dequantised for each pass and not kept."""
 
     def __init__(self, weight: LowBitsWeight, bias: Tensor | None) -> None:
         self.shape = weight.shape
         self._weight, self._bias = weight, bias
 
     def forward(self, rows: Tensor) -> Tensor:
-        """[n, in] to [n, out], in a tensor of its own."""
+        """[n, in] to [n, out], in a new tensor."""
         return functional.linear(rows, self._weight.plain(rows.dtype), self._bias)
 
     def backward(self, grad: Tensor) -> Tensor:
-        """[n, out] to [n, in], in a tensor of its own."""
+        """[n, out] to [n, in], in a new tensor."""
         return grad @ self._weight.plain(grad.dtype)
 
 
@@ -58,16 +58,16 @@ class PackedMatmul:
         self._turned = pack(weight.plain().t()) if weight.dtype is torch.float32 else None
 
     def forward(self, rows: Tensor) -> Tensor:
-        """[n, in] to [n, out], in a tensor of its own."""
+        """[n, in] to [n, out], in a new tensor."""
         return self._weight.times(rows, self._bias)
 
     def backward(self, grad: Tensor) -> Tensor:
-        """[n, out] to [n, in], in a tensor of its own."""
+        """[n, out] to [n, in], in a new tensor."""
         return grad @ self._weight.plain() if self._turned is None else self._turned.times(grad, None)
 
 
 class FrozenMatmul(nn.Module):
-    """The product with a weight as it is: a parameter that never trains, which ranks may divide."""
+    """The product with a plain weight: a parameter that never trains, which ranks may divide."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -76,16 +76,16 @@ class FrozenMatmul(nn.Module):
         self.weight, self.bias = linear.weight, linear.bias
 
     def forward(self, rows: Tensor) -> Tensor:
-        """[n, in] to [n, out], in a tensor of its own."""
+        """[n, in] to [n, out], in a new tensor."""
         return functional.linear(rows, self.weight, self.bias)
 
     def backward(self, grad: Tensor) -> Tensor:
-        """[n, out] to [n, in], in a tensor of its own."""
+        """[n, out] to [n, in], in a new tensor."""
         return grad @ self.weight
 
 
 class Frozen(nn.Module):
-    """A linear layer that never trains: an output head, or one that no target names."""
+    """A linear layer that never trains: an output head, or one that is not a target."""
 
     def __init__(self, linear: OneLinear) -> None:
         super().__init__()
@@ -100,14 +100,14 @@ class Frozen(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class FrozenLoraTerm:
-    """A frozen share beneath the trained one, in the layer's own number format: x a^T b^T, its scale folded into b."""
+    """A frozen LoRA term under the trained one, in the layer's number format: x a^T b^T, its scale folded into b."""
 
     a: Tensor  # [rank, in]
     b: Tensor  # [out, rank]
 
 
 class Lora(nn.Module):
-    """A frozen linear layer plus (alpha / rank) * B A, and what is `under` that where there is anything.
+    """A frozen linear layer plus (alpha / rank) * B A, plus the frozen term `under` that, if there is one.
 
     `is_on` False gives the base model's layer.
     """

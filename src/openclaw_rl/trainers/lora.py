@@ -1,4 +1,4 @@
-"""The trainer on this machine: a step over samples, and versions to go on from."""
+"""The local trainer: a step over samples, and versions to continue from."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from openclaw_rl.trainers.settings import TeacherKind, TrainerSettings
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 ADAM_EPS = 1e-8
-FIRST_RATE = 3e-4  # of updates that are undone where they lead away, for a model of any size
+FIRST_RATE = 3e-4  # of updates that are undone if they lead away, for a model of any size
 Report = Callable[[StepProgress], None]
 
 
@@ -49,13 +49,13 @@ class ProgressReporter:
         self._progress = StepProgress(most=most, enough=enough)
 
     def read(self, tokens: int) -> None:
-        """So many more tokens were read before the first update."""
+        """More tokens were read before the first update."""
         now = self._progress
         spent_s = time.perf_counter() - self._began_s
         self._tell(replace(now, tokens=now.tokens + tokens, reading_s=spent_s))
 
     def updated(self, updates: int, distance: float) -> None:
-        """So many updates were made and kept, and this share of the first distance is left."""
+        """This many updates were made and kept, and this share of the first distance is left."""
         spent_s = time.perf_counter() - self._began_s - self._progress.reading_s
         self._tell(replace(self._progress, updates=updates, distance=distance, updating_s=spent_s))
 
@@ -65,7 +65,7 @@ class ProgressReporter:
 
 
 class LoraTrainer:
-    """Trains LoRA weights beside a frozen model, or every weight of one; `core.protocols.Trainer`.
+    """Trains LoRA weights of a frozen model, or every weight of one; `core.protocols.Trainer`.
 
     Equal state, settings and samples give equal bits on one machine.
     """
@@ -80,7 +80,7 @@ class LoraTrainer:
     ) -> None:
         self.model = model
         self._ranks = ranks
-        self._reader = TeacherReader(model, settings, teacher)  # `teacher` is a model of its own, where it is one
+        self._reader = TeacherReader(model, settings, teacher)  # `teacher` is a separate model, or None
         self._settings = settings
         self._method = settings.method
         self._objective = Objective(model, settings.method, settings.logits_per_chunk, teacher or model.teacher)
@@ -92,8 +92,8 @@ class LoraTrainer:
         self._shelf = CheckpointCache(settings.scopes_in_memory if ranks.is_first else 0)
         self._heard = ProgressReporter(silent)
         self._samplers = SamplingPolicies(model, settings, teacher or model.teacher)
-        self._beside: Path | None = None  # a version's folder: others lie beside it
-        self._spoken: PolicyVersion | None = BASE  # the version these weights are; None once they are none
+        self._beside: Path | None = None  # a version's folder; those of others are next to it
+        self._spoken: PolicyVersion | None = BASE  # the version of these weights; None once they have changed
         self.restore(None)
 
     @classmethod
@@ -110,8 +110,9 @@ class LoraTrainer:
     def step(self, samples: Sequence[Sample], report: Report = silent, *, gentleness: int = 0) -> StepReport:
         """One step of at most `trainer.updates` updates, until `trainer.enough`; its metrics are those of the first.
 
-        An update that leads away from the teacher is undone and tried again half as large. None is taken where nothing
-        would be learned or a loss is not finite; then restore the weights. It begins 0.3 ** `gentleness` as fast.
+        An update that leads away from the teacher is undone and tried again half as large. If nothing would be learned
+        or a loss is not finite, no step is taken; then restore the weights. The first rate is multiplied by 0.3 **
+        `gentleness`.
         """
         began_s = time.perf_counter()
         dropped = [(sample.turn, reason.value) for sample in samples if (reason := self._unusable(sample)) is not None]
@@ -157,7 +158,7 @@ class LoraTrainer:
     def _own_part(
         self, taught: Sequence[Lesson], weights: Sequence[TermWeights], most: int
     ) -> tuple[Sequence[Lesson], Sequence[TermWeights]]:
-        """What this rank reads of the batch; what a token weighs in all of it."""
+        """This rank's part of the batch; a token's weights are those in the whole batch."""
         if self._ranks.count == 1:
             return taught, weights
         parts = balanced([one.reading() for one in taught], self._ranks.count, updates=most)
@@ -165,19 +166,19 @@ class LoraTrainer:
         return [taught[index] for index in own], [weights[index] for index in own]
 
     def _descent(self, most: int, share: float) -> Descent:
-        """What takes the updates; where a distance tells, and weights are few enough to be held twice, undoing too."""
+        """Takes the updates; undoes bad ones if there is a distance and memory for a second copy of the weights."""
         can_undo = most > 1 and self._settings.parameters == "lora"
         first = (self._settings.lr or FIRST_RATE) if can_undo else float(self._optimizer.param_groups[0]["lr"])
         return Descent(self._optimizer, self._parameters, can_undo=can_undo, first=share * first)
 
     def _most_updates(self, taught: Sequence[Lesson]) -> int:
-        """More than one only toward a distribution that says how far to go: a score or an advantage does not."""
+        """More than one only toward a distribution, which shows how far to go: a score or an advantage does not."""
         if any(one.hints and (one.is_taught or self._method.moves_to_target) for one in taught):
             return self._settings.updates
         return 1
 
     def _passes(self, taught: Sequence[Lesson], most: int) -> Callable[[], Iterator[PassOutput]]:
-        """What each update reads: the replies alone, where prompts are constant, else all of it."""
+        """What each update reads: only the replies if prompts are constant, else everything."""
         settings, readings = self._settings, [one.reading() for one in taught]
         is_constant = settings.prompts == "constant" or (
             settings.prompts == "auto" and settings.parameters == "lora" and most > 1
@@ -189,7 +190,7 @@ class LoraTrainer:
     def _gradient(
         self, taught: Sequence[Lesson], targets: Sequence[Targets], passes: Iterable[PassOutput]
     ) -> GradientStats:
-        """Leaves the gradient, cut to its bound, in the weights."""
+        """Leaves the clipped gradient in the weights."""
         tally = LossSums()
         self._optimizer.zero_grad(set_to_none=True)
         not_finite = self._ranks.gathered(self._accumulate(taught, targets, tally, passes))
@@ -200,7 +201,7 @@ class LoraTrainer:
         return GradientStats(tally, norm if is_finite else None, not_finite)
 
     def _distance(self, targets: Sequence[Targets], passes: Iterable[PassOutput]) -> float:
-        """How far the policy is from its teacher now; no gradient is left."""
+        """The policy's distance to its teacher now; leaves no gradient."""
         tally = LossSums()
         with torch.no_grad():
             for one in passes:
@@ -214,7 +215,7 @@ class LoraTrainer:
     def export(self, folder: Path, version: PolicyVersion) -> Adapter:
         """Writes the adapter and the trainer's own state, on the disk when this returns. Raises OSError.
 
-        The first rank writes, what one alone would have written.
+        The first rank writes the same files as a single rank would.
         """
         settings = self._settings
         rank = settings.rank + (0 if self._upon is None else self._upon.rank)
@@ -231,10 +232,10 @@ class LoraTrainer:
         return Adapter(folder, str(self._ranks.shared(digest)), version)
 
     def restore(self, folder: Path | None, under: Path | None = None) -> None:
-        """Goes back to an exported version, or for None to fresh weights, which add nothing.
+        """Restores an exported version, or for None fresh weights, which add nothing.
 
-        They stand on the adapter in `under`, or for None on the base model, whatever the version stood on when it was
-        exported. Raises AdapterError, and then nothing has changed.
+        They are based on the adapter in `under`, or for None on the base model, whatever the version was based on when
+        it was exported. If it raises AdapterError, nothing has changed.
         """
         upon, self._beside = None if under is None else self._under(under), folder or under
         found = None
@@ -300,15 +301,15 @@ class LoraTrainer:
         return {f"{name}.ema": tensor.clone() for name, tensor in self._ema.items()} | self.optimizer_state()
 
     def _follow(self) -> None:
-        """Moves the teacher's moving average after the policy."""
+        """Moves the teacher's moving average toward the policy."""
         decay = self._method.ema_decay
         for name, average in self._ema.items():
             average.lerp_(self._parameters[name].detach(), 1.0 - decay)
 
     def _unusable(self, sample: Sample) -> DropReason | None:
         longest = max(len(prompt) for prompt in (sample.prompt, *(hint.tokens for hint in sample.hints)))
-        beside = [reply.tokens for reply in (sample.own, *sample.shown) if reply is not None]
-        if longest + max(map(len, (sample.response, *beside))) > self.model.longest:
+        replies = [reply.tokens for reply in (sample.own, *sample.shown) if reply is not None]
+        if longest + max(map(len, (sample.response, *replies))) > self.model.longest:
             return DropReason.TOO_LONG
         return None
 
@@ -319,7 +320,7 @@ class LoraTrainer:
     def _accumulate(
         self, taught: Sequence[Lesson], targets: Sequence[Targets], tally: LossSums, passes: Iterable[PassOutput]
     ) -> list[str]:
-        """Adds the whole batch's gradient up, a pass at a time. Returns the turns whose loss was not finite."""
+        """Sums the batch's gradient, a pass at a time. Returns the turns whose loss was not finite."""
         not_finite: list[str] = []
         for one in passes:
             gradient = torch.zeros_like(one.hidden)
@@ -332,7 +333,7 @@ class LoraTrainer:
             if not_finite:
                 if self.model.shared_by is None:
                     return not_finite
-                gradient.zero_()  # the other ranks take this pass too
+                gradient.zero_()  # the other ranks compute this pass too
             one.hidden.backward(gradient)  # type: ignore[no-untyped-call]
         return not_finite
 
@@ -348,17 +349,17 @@ class LoraTrainer:
         for index, (one, share) in enumerate(zip(taught, term_weights, strict=True)):
             teacher = teachers[index]
             rl = None if one.advantage is None else torch.full_like(old[index], one.advantage)
-            opd = told = None
+            opd = hinted = None
             if teacher is not None:
-                told = token_logp(self._reader.head, teacher, ids[index], self._settings.logits_per_chunk)
-            if told is not None and weights.opd and not one.is_taught:
-                opd = hindsight_advantage(told, old[index], clip=self._method.clip)
+                hinted = token_logp(self._reader.head, teacher, ids[index], self._settings.logits_per_chunk)
+            if hinted is not None and weights.opd and not one.is_taught:
+                opd = hindsight_advantage(hinted, old[index], clip=self._method.clip)
             w_rl = self._method.rl_weight(has_outcome=one.sample.outcome is not None)
             advantage = self._method.loss.advantage(rl, opd, w_rl=w_rl, w_opd=weights.opd)
             if advantage is not None and one.kept:
                 advantage = kept_advantage(advantage, torch.tensor(one.kept, device=device))
             kept = teacher if weights.distill or one.is_taught else None
-            anchor = anchored(reference[index], told)
+            anchor = anchored(reference[index], hinted)
             held = (advantage, reference[index], kept, one.is_taught, anchor, selected[index])
             found.append(Targets(ids[index], old[index], share, *held))
         return found

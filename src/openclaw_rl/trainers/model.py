@@ -1,4 +1,4 @@
-"""A causal language model with LoRA beside its frozen weights: one copy serves policy, reference and teacher."""
+"""A causal language model with LoRA on frozen weights: one copy serves as policy, reference and teacher."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from openclaw_rl.weights.forms import code_library, lower
 from openclaw_rl.weights.mapped_files import cache_folder
 from openclaw_rl.weights.shared import OneLinear, count_of, hold_once
 
-SMALL = 100_000_000  # parameters; below it float32 on a CPU is no burden, and a step may be bold
+SMALL = 100_000_000  # parameters; below it float32 on a CPU is cheap, and a step may be large
 ALL_LINEAR = "all-linear"
 BUILT_IN_ATTENTION = {"eager", "sdpa"}
 ROUTERS = {"gate", "router", "shared_expert_gate"}
-EXPERTS = {"gate_proj", "up_proj", "down_proj", "w1", "w2", "w3"}  # what experts' own linears are called
+EXPERTS = {"gate_proj", "up_proj", "down_proj", "w1", "w2", "w3"}  # names of experts' linears
 
 
 class Speaker(Protocol):
-    """Whatever reads ids and says how likely each next one is: a policy, a base model, a teacher."""
+    """A model that reads ids and predicts each next one: a policy, a base model, a teacher."""
 
     device: torch.device
     vocabulary: int
-    trees: Trees | None  # reads sequences as trees of what they share; None for a model that cannot
-    shared_by: Ranks | None  # who compute each pass of it together, its layers being divided among them
+    trees: Trees | None  # reads sequences as trees of shared prefixes; None for a model that cannot
+    shared_by: Ranks | None  # the ranks that compute each pass together, with its layers divided among them
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The last layer's output: [B, T] ids, padded on the right, in; [B, T, H] out."""
@@ -53,9 +53,9 @@ class Speaker(Protocol):
 
 
 class CausalModel:
-    """Hidden states and logits of a policy, of the base model under it, or of other LoRA weights.
+    """Hidden states and logits of a policy, of its base model, or of other LoRA weights.
 
-    `loras` are the adapted layers by their path in the model; their `a` and `b` are all that trains.
+    `loras` are the adapted layers by their path in the model; only their `a` and `b` train.
     """
 
     def __init__(self, model: PreTrainedModel, settings: TrainerSettings, *, name: str, ranks: Ranks = ALONE) -> None:
@@ -75,11 +75,11 @@ class CausalModel:
         self.trees = Trees.of(model, self._recompute)
 
     def config(self, rank: int, alpha: float) -> dict[str, Json]:
-        """PEFT's adapter_config.json for weights of this rank beside this model."""
+        """PEFT's adapter_config.json for weights of this rank on this model."""
         return lora_config(self.name, self.targets(), rank=rank, alpha=alpha)
 
     def targets(self) -> list[str]:
-        """The adapted layers as PEFT finds them: by their last names, or in full where others are called the same."""
+        """The adapted layers as PEFT finds them: by their last names, or in full if other layers share the name."""
         leaves = {_leaf(path) for path in self.loras}
         others = {_leaf(path) for path, module in self._body.named_modules() if isinstance(module, Frozen)}
         return sorted(leaves if not leaves & others else self.loras)
@@ -87,31 +87,31 @@ class CausalModel:
     def hidden(self, ids: Tensor) -> Tensor:
         """The last layer's output. [B, T] ids, padded on the right, in; [B, T, H] out.
 
-        Padding needs no mask: attention is causal, so nothing in front of it can see it.
+        Padding needs no mask: attention is causal, so no token before it can see it.
         """
         with self._recompute.over(ids.numel()):
             hidden: Tensor = self._trunk(input_ids=ids, use_cache=False).last_hidden_state
         return hidden
 
     def logits(self, rows: Tensor) -> Tensor:
-        """[n, H] to [n, V] in float32, with whatever scales and caps the model's own head applies."""
+        """[n, H] to [n, V] in float32, with the scales and caps of the model's own head."""
         logits: Tensor = self._head(inputs_embeds=rows.unsqueeze(0), use_cache=False).logits
         return logits.squeeze(0).float()
 
     @contextmanager
     def base(self) -> Iterator[Speaker]:
-        """The base model, which is this one with the adapter off."""
+        """The base model: this one with the adapter off."""
         with self.without_adapter():
             yield self
 
     @property
     def teacher(self) -> Speaker:
-        """Whose head a base teacher's hidden states are read with: the head is nobody's own."""
+        """The model whose head turns a base teacher's hidden states into logits: all share the head."""
         return self
 
     @contextmanager
     def without_adapter(self) -> Iterator[None]:
-        """Speaks as the base model."""
+        """Is the base model within the context."""
         for layer in self.loras.values():
             layer.is_on = False
         try:
@@ -122,7 +122,7 @@ class CausalModel:
 
     @contextmanager
     def speaking_as(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
-        """Speaks with these LoRA weights, as `weights` gave them."""
+        """Uses these LoRA weights within the context, as returned by `weights`."""
         own = self.weights()
         self.set_weights(weights)
         try:
@@ -132,7 +132,7 @@ class CausalModel:
 
     @contextmanager
     def speaking_through(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
-        """Speaks with these LoRA weights alone, of any rank, as `stand_on` takes them."""
+        """Uses only these LoRA weights within the context, of any rank, in the form of `stand_on`."""
         own, under = self.weights(), {path: layer.under for path, layer in self.loras.items()}
         self.stand_on(weights)
         self.set_weights({name: torch.zeros_like(one) for name, one in own.items()})
@@ -148,7 +148,7 @@ class CausalModel:
         return {name: parameter.detach().clone() for name, parameter in self.named()}
 
     def set_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Takes over LoRA weights of the same names and shapes."""
+        """Sets LoRA weights of the same names and shapes."""
         with torch.no_grad():
             for name, parameter in self.named():
                 parameter.copy_(weights[name])
@@ -161,9 +161,9 @@ class CausalModel:
             yield b, layer.b
 
     def stand_on(self, weights: Mapping[str, Tensor]) -> None:
-        """From now on these frozen LoRA weights, of any rank and by PEFT's names, lie under the trained ones.
+        """Bases the trained weights on these frozen LoRA weights, of any rank and by PEFT's names, from now on.
 
-        Their B counts on the scale of the trained ones; without any, the trained ones stand on the base model.
+        Their B is on the scale of the trained ones; without any, the trained ones are based on the base model.
         """
         for path, layer in self.loras.items():
             a, b = (weights.get(name) for name in names_of(path))
@@ -173,7 +173,7 @@ class CausalModel:
                 layer.under = FrozenLoraTerm(a.to(device, dtype), (b.to(device) * layer.scale).to(dtype))
 
     def start_anew(self, seed: int) -> None:
-        """Fresh LoRA weights: A as PEFT draws it, from this seed alone; B zero, so nothing is added yet."""
+        """Fresh LoRA weights: A as PEFT draws it, from this seed only; B zero, so nothing is added yet."""
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for layer in self.loras.values():
@@ -184,23 +184,23 @@ class CausalModel:
 
 
 def names_of(path: str) -> tuple[str, str]:
-    """PEFT's names for the two halves beside the layer at this path."""
+    """PEFT's names for the two LoRA matrices of the layer at this path."""
     return f"base_model.model.{path}.lora_A.weight", f"base_model.model.{path}.lora_B.weight"
 
 
 def load(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -> CausalModel:
-    """The model of a folder that `save_pretrained` wrote, with LoRA beside it. Raises ModelError, ConfigError."""
+    """The model of a folder that `save_pretrained` wrote, with LoRA. Raises ModelError, ConfigError."""
     return CausalModel(load_frozen(folder, settings, ranks), settings, name=folder.name, ranks=ranks)
 
 
 def _refuse_fetched_attention(folder: Path) -> None:
-    """Raises ModelError where the configuration names an attention that would be fetched by its name, and run."""
+    """Raises ModelError if the configuration names an attention that would be fetched by its name and run."""
     try:
-        told = json.loads((folder / "config.json").read_text("utf-8"))
+        found = json.loads((folder / "config.json").read_text("utf-8"))
     except (OSError, ValueError):
-        return  # what it lacks is told by who reads it next
-    keys = ("attn_implementation", "_attn_implementation") if isinstance(told, dict) else ()
-    if foreign := [told[key] for key in keys if told.get(key) is not None and told[key] not in BUILT_IN_ATTENTION]:
+        return  # the next reader reports what is missing
+    keys = ("attn_implementation", "_attn_implementation") if isinstance(found, dict) else ()
+    if foreign := [found[key] for key in keys if found.get(key) is not None and found[key] not in BUILT_IN_ATTENTION]:
         raise ModelError(
             f"{folder} asks for a custom attention implementation ({foreign[0]}), which is never run",
             fix="remove attn_implementation from its config.json",
@@ -208,7 +208,7 @@ def _refuse_fetched_attention(folder: Path) -> None:
 
 
 def load_frozen(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -> PreTrainedModel:
-    """The model of a folder as it is; on the CPU where ranks are to divide it. Raises ModelError, ConfigError."""
+    """The frozen model of a folder; on the CPU if ranks will divide it. Raises ModelError, ConfigError."""
     device = device_of(settings)
     _refuse_fetched_attention(folder)
     try:
@@ -216,7 +216,7 @@ def load_frozen(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -
             folder,
             dtype="auto",
             local_files_only=True,
-            trust_remote_code=False,  # nor asked about: no code of a folder's own runs
+            trust_remote_code=False,  # and no question: code in the folder never runs
             use_safetensors=True,  # a pickle is code too
         )
     except (OSError, ValueError, KeyError, RuntimeError) as problem:
@@ -231,7 +231,9 @@ def load_frozen(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -
     is_own |= device.type != "cpu"
     for parameter in model.parameters():
         parameter.data = parameter.data.to(device, dtype, copy=is_own)
-    model = model.to(device)  # buffers keep their precision: rotary frequencies in bfloat16 turn far tokens wrongly
+    model = model.to(
+        device
+    )  # buffers keep their precision: rotary frequencies in bfloat16 rotate distant tokens wrongly
     model.tie_weights()
     if not is_own:
         hold_once(model, cache_folder())  # mapped from the model's own files, weights are six times slower
@@ -240,7 +242,7 @@ def load_frozen(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -
 
 
 def learning_rate(settings: TrainerSettings, parameters: int) -> float:
-    """The rate that was set, or the one for a model of this size; every weight moves less than LoRA's do."""
+    """The rate that was set, or the one for a model of this size; full training has a smaller one than LoRA."""
     if settings.lr is not None:
         return settings.lr
     if settings.parameters == "full":
@@ -249,7 +251,7 @@ def learning_rate(settings: TrainerSettings, parameters: int) -> float:
 
 
 class _Given(nn.Module):
-    """Stands where the layers stand, and passes on the hidden states it is given."""
+    """Replaces the layers, and passes the given hidden states through."""
 
     def forward(self, inputs_embeds: Tensor, **_: object) -> MoeModelOutputWithPast:
         """The hidden states as the layers' output."""
@@ -257,14 +259,14 @@ class _Given(nn.Module):
 
 
 def head_of(model: PreTrainedModel) -> nn.Module:
-    """The model without its layers: what turns hidden states into logits, of any family."""
+    """The model without its layers: it turns hidden states into logits, in any family."""
     head: nn.Module = copy.copy(model)
     head._modules = {**model._modules, model.base_model_prefix: _Given()}
     return head
 
 
 def _adapted(model: PreTrainedModel, settings: TrainerSettings) -> dict[str, Lora]:
-    """Replaces every linear layer: those that `targets` names by adapted ones, the others by frozen ones."""
+    """Replaces every linear layer: those in `targets` by adapted ones, the others by frozen ones."""
     head = model.get_output_embeddings()
     names = None if settings.targets == ALL_LINEAR else {name.strip() for name in settings.targets.split(",")}
     scale = settings.alpha / settings.rank
@@ -286,15 +288,15 @@ def _adapted(model: PreTrainedModel, settings: TrainerSettings) -> dict[str, Lor
 
 
 def _shared(model: PreTrainedModel, linears: Mapping[str, OneLinear]) -> set[str]:
-    """The linears that every token passes: all but experts, of which a token sees a few, and what chooses among them.
+    """The linears that every token uses: all but the experts, of which a token uses a few, and their router.
 
-    In a mixture of experts peft takes some names for the experts', wherever they stand: those are left out too.
+    In a mixture of experts, peft treats some names as experts' wherever they are: those are left out too.
     """
     found = {path for path in linears if "experts" not in path.split(".") and _leaf(path) not in ROUTERS}
     if not any("experts" in name.split(".") for name, _ in model.named_parameters()):
         return found
     if find_spec("bitsandbytes") is not None:
-        code_library()  # peft imports it, and by itself it may fetch code: see there
+        code_library()  # peft imports it, and on its own it may fetch code: see there
     from peft import LoraConfig
     from peft.utils.transformers_weight_conversion import convert_peft_config_for_transformers
 
@@ -308,7 +310,7 @@ def _leaf(path: str) -> str:
 
 
 def device_of(settings: TrainerSettings) -> torch.device:
-    """Where the trainer computes. Raises ConfigError."""
+    """The trainer's device. Raises ConfigError."""
     name = settings.device
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

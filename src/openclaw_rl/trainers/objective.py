@@ -16,18 +16,18 @@ from openclaw_rl.trainers.lessons import TermWeights
 from openclaw_rl.trainers.model import Speaker
 from openclaw_rl.trainers.settings import MethodSettings
 
-HINTED_NATS = 1.0  # a token whose log-probability a hint changes by so much is what the hint is about
+HINTED_NATS = 1.0  # a hint is about the tokens whose log-probability it changes by this much
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What is known of a lesson's n trained tokens before the policy is read.
+    """The facts of a lesson's n trained tokens before the policy is read.
 
-    `logp_old` is as recorded when they were sampled; `advantage`, `logp_ref` [n] and `teacher` [n, H], the hidden
-    states of the teacher behind its hint, are None where their terms do not apply. Where the teacher itself sampled
-    (`is_taught`) the distance is the forward divergence, whatever the method's own form. `anchored` [n] is 1 where the
-    anchor to the base holds and 0 where it does not, None where it holds everywhere. `selected` is what the selected
-    form compares, None where it is the policy's as it is read.
+    `logp_old` was recorded when they were sampled; `advantage`, `logp_ref` [n] and `teacher` [n, H], the teacher's
+    hidden states given its hint, are None if their terms do not apply. If the teacher itself sampled (`is_taught`), the
+    distance is the forward divergence, whatever the method's own form. `anchored` [n] is 1 where the anchor to the base
+    applies and 0 where it does not, None if it applies everywhere. `selected` is what the selected form compares, None
+    if it is the policy as it is read.
     """
 
     ids: Tensor
@@ -62,7 +62,7 @@ class LossSums:
         return self.policy + self.distill + self.anchor
 
     def add_up(self, summed: Callable[[Sequence[float]], list[float]]) -> None:
-        """Puts the sums over all ranks in place of this one's own."""
+        """Replaces this rank's sums by those over all ranks."""
         own = [self.policy, self.distill, self.anchor, self.kl, self.clipped, self.gap, self.advantage]
         counts = [self.advantage_tokens, self.gap_tokens, self.tokens]
         (self.policy, self.distill, self.anchor, self.kl, self.clipped, self.gap, self.advantage, *found) = summed(
@@ -98,10 +98,10 @@ class Objective:
         self._logits_at_once = logits_at_once
 
     def gradient(self, hidden: Tensor, targets: Targets, tally: LossSums, *, is_own: bool) -> Tensor:
-        """d loss / d hidden, [n, H], summed up in `tally`.
+        """d loss / d hidden, [n, H]; its sums are added to `tally`.
 
-        Each chunk's logits live until its own gradient is taken, so never more than a chunk of them exists and none
-        is computed twice. `is_own` says that the weights being read are those that sampled.
+        Each chunk's logits live until its gradient is computed, so never more than a chunk of them exists and none is
+        computed twice. `is_own`: the weights being read are those that sampled.
         """
         gradient = torch.empty_like(hidden)
         for rows in chunks(len(targets.ids), self._model, self._logits_at_once):
@@ -155,17 +155,17 @@ class Objective:
             teacher_logp = self._teacher.logits(targets.teacher[rows]).log_softmax(-1)
         if targets.is_taught:
             return demonstration_distance(all_logp, teacher_logp, self._method)
-        # None: the policy that is read is also the one that sampled, or stands for it
+        # None: the policy that is read also sampled, or replaces the one that did
         selected = None if targets.selected is None else targets.selected.rows(rows)
         return self._method.form.distance(all_logp, teacher_logp, selected, self._method)
 
 
-def anchored(reference: Tensor | None, told: Tensor | None) -> Tensor | None:
-    """Where the hint leaves a token's log-probability as it was: the anchor to the base holds there alone.
+def anchored(reference: Tensor | None, hinted: Tensor | None) -> Tensor | None:
+    """1 where the hint leaves a token's log-probability as it was: only there the anchor to the base applies.
 
-    Where the teacher says that a token should not have come, the base thinks otherwise: held to it, a policy that has
-    learned better is pulled back by each further correction, and the harder the better it has learned.
+    The base still prefers the tokens that the teacher rejects. Anchored to it there, a policy that has learned better
+    would be pulled back by each further correction, and the harder the better it has learned.
     """
-    if reference is None or told is None:
+    if reference is None or hinted is None:
         return None
-    return ((told - reference).abs() < HINTED_NATS).to(told.dtype)
+    return ((hinted - reference).abs() < HINTED_NATS).to(hinted.dtype)

@@ -1,4 +1,4 @@
-"""Trainers by kind: the one place that knows which there are."""
+"""Opens a trainer by its kind; the only place that lists the kinds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openclaw_rl.trainers.settings import TrainerSettings
 
 
 def open_trainer(model: Path, settings: TrainerSettings) -> Trainer:
-    """The trainer of the model in this folder; it starts what it needs when it is first asked."""
+    """The trainer of the model in this folder; it starts its process at the first call."""
     if settings.kind == "external":
         return ExternalTrainer(model, settings)
     return TrainerProcess(model, settings)

@@ -1,4 +1,4 @@
-"""A trainer in a process of its own, that may crash or run out of memory without touching the one that serves."""
+"""A trainer in a separate process, which may crash or run out of memory without affecting the server."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ KILLED = "it was killed, as happens when memory runs out"
 
 
 class TrainerProcess:
-    """Starts its process when it is first needed, and another after one that died."""
+    """Starts its process when it is first needed, and again after it died."""
 
     def __init__(self, model: Path, settings: TrainerSettings) -> None:
         self._model = model
         self._settings = settings
         self._child: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()  # one call at a time; others wait
-        self._heard: StepProgress | None = None  # of the step under way
+        self._heard: StepProgress | None = None  # of the current step
         self._asked_s = 0.0
         self._meeting: TemporaryDirectory[str] | None = None  # where the ranks find each other
 
@@ -65,7 +65,7 @@ class TrainerProcess:
 
     @property
     def progress(self) -> StepProgress | None:
-        """How far the step under way has come, as last heard; None where none is."""
+        """The last reported progress of the current step; None if there is none."""
         return None if self._heard is None else replace(self._heard, spent_s=time.monotonic() - self._asked_s)
 
     async def step(
@@ -73,9 +73,9 @@ class TrainerProcess:
     ) -> StepReport:
         """One step from the version whose folder is `resume`; None is a fresh adapter, which adds nothing.
 
-        It stands on the adapter in `under`, None being the base model, and what is exported then holds both.
-        Raises TrainerError where the process died or could not do it, and StepTooDearError where it took longer than
-        `timeout_s` or ran out of memory. The next call starts a new one.
+        It is based on the adapter in `under`, None being the base model, and an export then contains both.
+        Raises TrainerError if the process died or failed, and StepTooDearError if it took longer than `timeout_s` or
+        ran out of memory. The next call starts a new process.
         """
         async with self._turn:
             await self._ready(None)
@@ -89,7 +89,7 @@ class TrainerProcess:
         return answer
 
     async def rebase(self, *, resume: Path, under: Path | None) -> None:
-        """Puts a version on top of another than it was made on, to be exported so. Raises TrainerError."""
+        """Bases a version on another than it was made on, to be exported so. Raises TrainerError."""
         async with self._turn:
             await self._ready(None)
             answer = await self._ask(RebaseCommand(resume, under))
@@ -97,17 +97,17 @@ class TrainerProcess:
             raise TrainerError(f"the trainer answered a rebase with {type(answer).__name__}")
 
     async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
-        """Writes what the last step made, to disk. Raises TrainerError, also where that step died with its process."""
+        """Writes the result of the last step to disk. Raises TrainerError, also if it was lost with its process."""
         async with self._turn:
             if self.pid is None:
-                raise TrainerError("the trainer's process is gone, and with it the step that was to be written")
+                raise TrainerError("the trainer's process is gone, and with it the step that should be written")
             answer = await self._ask(ExportCommand(folder, version))
         if not isinstance(answer, Adapter):
             raise TrainerError(f"the trainer answered an export with {type(answer).__name__}")
         return answer
 
     async def aclose(self) -> None:
-        """Ends the process, in the middle of a step too, and waits until it is gone."""
+        """Ends the process, even in the middle of a step, and waits until it is gone."""
         await self._end()
         await asyncio.to_thread(remove_unused, cache_folder())
 
@@ -133,7 +133,7 @@ class TrainerProcess:
             raise TrainerError(f"the trainer answered its start with {type(answer).__name__}")
 
     async def _ask(self, call: Call) -> Answer:
-        """The answer to a call. Anything but an answer, a cancelled wait too, ends the process."""
+        """The answer to a call. Anything else, including a cancelled wait, ends the process."""
         try:
             async with asyncio.timeout(self._settings.timeout_s):
                 answer = await self._exchange(call)
@@ -170,7 +170,7 @@ class TrainerProcess:
             self._heard = answer
 
     async def _end(self) -> str:
-        """Ends the process if it still runs, and says how it ended."""
+        """Ends the process if it still runs, and returns how it ended."""
         child, self._child = self._child, None
         if child is None:
             return "it was not running"
@@ -184,7 +184,7 @@ class TrainerProcess:
 
 async def _ended(child: asyncio.subprocess.Process) -> str:
     if child.stdin is not None:
-        child.stdin.close()  # tells it to leave
+        child.stdin.close()  # makes it exit
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(1.0):
             await child.wait()

@@ -1,8 +1,8 @@
-"""The processes of one trainer, which take a step together by torch.distributed, and what each holds of the model.
+"""The processes of one trainer, which take a step together with torch.distributed, and how they divide the model.
 
-Each reads a part of the batch; gradients and measured distances are summed, so all hold the same weights and decide
+Each reads a part of the batch; gradients and measured distances are summed, so all have the same weights and decide
 alike. The first one starts the others on its machine, or a launcher such as torchrun starts them all. Only the first
-speaks with the owner of the trainer, and hands on what it is asked.
+communicates with the trainer's owner, and it passes calls on to the others.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
     from openclaw_rl.trainers.model import Speaker
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # as torchrun sets them
-IDLE = timedelta(days=365)  # between two steps a rank waits for as long as nobody asks for one
-LOOK_S = 1.0  # between two looks at whether whoever started this rank is still there
+IDLE = timedelta(days=365)  # a rank waits for the next step without limit
+LOOK_S = 1.0  # between two checks whether the process that started this rank still runs
 T = TypeVar("T")
-ROOMY = 0.25  # of a GPU's memory: a base model that takes no more is whole on each rank, which needs no exchange
+ROOMY = 0.25  # of a GPU's memory: a base model up to this size stays whole on each rank, which needs no exchange
 NORM_EPS = 1e-6  # as torch's own
 
 
 class Ranks:
-    """One process among `count`, of number `number`. Alone, it computes exactly as without any of this."""
+    """Process `number` of `count`. A single one computes exactly as without ranks."""
 
     def __init__(self, number: int = 0, count: int = 1) -> None:
         self.number = number
         self.count = count
-        self._words = distributed.new_group(backend="gloo") if count > 1 else None  # of everything but tensors
+        self._words = distributed.new_group(backend="gloo") if count > 1 else None  # for everything but tensors
 
     @property
     def is_first(self) -> bool:
-        """Whether this one writes versions and answers."""
+        """Whether this rank writes versions and answers."""
         return self.number == 0
 
     def summed(self, values: Sequence[float]) -> list[float]:
@@ -65,11 +65,11 @@ class Ranks:
         return [float(value) for value in found]
 
     def any(self, claim: bool) -> bool:
-        """Whether it is so on one rank at least."""
+        """Whether the claim is true on at least one rank."""
         return self.summed([float(claim)])[0] > 0
 
     def gathered(self, own: Sequence[T]) -> list[T]:
-        """What all ranks have, one after the other."""
+        """The items of all ranks, concatenated."""
         if self.count == 1:
             return list(own)
         found: list[Sequence[T]] = [()] * self.count
@@ -77,7 +77,7 @@ class Ranks:
         return [one for part in found for one in part]
 
     def shared(self, message: object) -> object:
-        """What the first rank has; the others wait for it, and what they give counts for nothing."""
+        """The first rank's message; the others wait for it, and their own is ignored."""
         if self.count == 1:
             return message
         held = [message]
@@ -95,7 +95,7 @@ class Ranks:
         yield from [None] * (most - len(work))
 
     def add_gradients(self, parameters: Iterable[Parameter]) -> None:
-        """Leaves in each the sum of its gradients over all ranks; None where it has one on none of them."""
+        """Leaves in each parameter the sum of its gradients over all ranks; None if no rank has one."""
         held = list(parameters)
         if self.count == 1 or not held:
             return
@@ -114,7 +114,7 @@ ALONE = Ranks()
 
 
 def use_device(settings: TrainerSettings, ranks: Ranks) -> None:
-    """Gives each rank of a machine a GPU of its own. Raises ConfigError where there are fewer."""
+    """Assigns each rank of a machine its own GPU. Raises ConfigError if there are fewer GPUs."""
     if ranks.count == 1 or settings.device == "cpu" or not torch.cuda.is_available():
         return
     number = int(os.environ.get("LOCAL_RANK", ranks.number))
@@ -129,9 +129,9 @@ def use_device(settings: TrainerSettings, ranks: Ranks) -> None:
 
 
 def joined(settings: TrainerSettings | None, failed: Callable[[TrainerFailure], None]) -> Ranks:
-    """This process among the others, as whoever started it says; the first, which has settings, starts the others.
+    """This process as one of the ranks, by its environment; the first, which has settings, starts the others.
 
-    `failed` is called, from a thread, once one of those is gone. Raises ConfigError where a launcher started another
+    `failed` is called, from a thread, once one of those is gone. Raises ConfigError if a launcher started another
     number than is set.
     """
     if PLACE in os.environ:
@@ -153,7 +153,7 @@ def joined(settings: TrainerSettings | None, failed: Callable[[TrainerFailure], 
 
 
 def _start(number: int, place: Mapping[str, str], failed: Callable[[TrainerFailure], None]) -> None:
-    """Another rank, which leaves once this process is gone: its stdin closes with it."""
+    """Starts another rank, which exits once this process is gone, since its stdin closes."""
     back, out = os.pipe()
     child = subprocess.Popen(
         [sys.executable, "-m", "openclaw_rl.trainers.worker"],
@@ -178,7 +178,7 @@ def _start(number: int, place: Mapping[str, str], failed: Callable[[TrainerFailu
 
 
 def meet(number: int, count: int, file: Path | None) -> Ranks:
-    """Waits until all are there, on this machine through a file, else where the launcher says."""
+    """Waits until all ranks are there: on this machine through a file, else at the launcher's address."""
     if file is not None and sys.platform == "linux":
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all are on this machine: nobody else can connect
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -199,7 +199,7 @@ def _leave_with_starter() -> None:
 
 
 def wants_shards(model: PreTrainedModel, settings: TrainerSettings, ranks: Ranks, device: torch.device) -> bool:
-    """Whether this model's layers are to be divided; the same on every rank."""
+    """Whether this model's layers will be divided; the same on every rank."""
     if ranks.count == 1 or settings.shard == "never" or settings.weights in ("8bit", "4bit"):
         return False  # weights in few bits are small enough to stay whole
     if settings.shard == "always" or settings.parameters == "full":
@@ -211,12 +211,11 @@ def wants_shards(model: PreTrainedModel, settings: TrainerSettings, ranks: Ranks
 
 
 def divided(model: PreTrainedModel, ranks: Ranks, device: torch.device, *, keep: Iterable[Parameter] = ()) -> Ranks:
-    """Divides a model's layers among the ranks by FSDP2, in place, but for what `keep` names.
+    """Divides a model's layers among the ranks with FSDP2, in place, except those in `keep`.
 
-    Each layer is put together while it is computed, and nowhere else. Ranks then compute each pass together: one that
-    has nothing left to read computes a single token, so that the others find it there. Embeddings, the output head and
-    LoRA weights stay whole on each rank, and their gradients are summed. Raises ConfigError where no layers can be
-    divided.
+    Each layer is gathered only while it is computed. Ranks then compute each pass together: one with nothing left to
+    read computes a single token, so that the others can proceed. Embeddings, the output head and LoRA weights stay
+    whole on each rank, and their gradients are summed. Raises ConfigError if no layers can be divided.
     """
     names = {*(model._no_split_modules or ())}
     layers = [module for module in model.modules() if type(module).__name__ in names]
@@ -228,7 +227,7 @@ def divided(model: PreTrainedModel, ranks: Ranks, device: torch.device, *, keep:
     whole = {*keep, *(one for one in model.parameters() if id(one) not in inside)}
     mesh = init_device_mesh(device.type, (ranks.count,))
     for layer in layers:
-        layer.to(device)  # one at a time: no GPU ever holds the whole model
+        layer.to(device)  # one at a time: the whole model is never on one GPU
         fully_shard(layer, mesh=mesh, ignored_params=whole)
     model.to(device)
     trunk: nn.Module = model.base_model
@@ -241,7 +240,7 @@ def divided(model: PreTrainedModel, ranks: Ranks, device: torch.device, *, keep:
 
 
 def in_step(model: Speaker, work: Sequence[T]) -> Iterator[T | None]:
-    """The passes to take, and None for one that is taken for the other ranks' sake alone."""
+    """The passes to compute, and None for one that only serves the other ranks."""
     if model.shared_by is None:
         yield from work
     else:
@@ -249,18 +248,18 @@ def in_step(model: Speaker, work: Sequence[T]) -> Iterator[T | None]:
 
 
 def is_divided(tensor: Tensor) -> bool:
-    """Whether this rank holds a part of it alone."""
+    """Whether this rank has only a part of it."""
     return isinstance(tensor, DTensor)
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor, of which this rank may hold a part. All ranks ask at once."""
+    """The complete tensor, of which this rank may have a part. All ranks call this together."""
     found: Tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
     return found
 
 
 def on_first(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
-    """All of each tensor, in the first rank's main memory; nothing on the others, which take part, one at a time."""
+    """Each complete tensor, in the first rank's main memory; nothing on the others, which take part."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         together = whole(tensor)
@@ -270,7 +269,7 @@ def on_first(tensors: Mapping[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
 
 
 def like(held: Tensor, tensor: Tensor) -> Tensor:
-    """What of a whole tensor this rank holds, divided as `held` is; a copy, on its device."""
+    """This rank's part of a complete tensor, divided as `held` is; a copy, on its device."""
     if isinstance(tensor, DTensor) or not isinstance(held, DTensor):
         return tensor.to(held.device, copy=True)
     there = tensor.to(held.device)
@@ -278,7 +277,7 @@ def like(held: Tensor, tensor: Tensor) -> Tensor:
 
 
 def clip(parameters: Sequence[Parameter], most: float, ranks: Ranks) -> float:
-    """Cuts the whole gradient to this norm, and returns the norm it had."""
+    """Clips the complete gradient to this norm, and returns the norm it had."""
     parts = [one for one in parameters if isinstance(one, DTensor)]
     if not parts:
         return float(torch.nn.utils.clip_grad_norm_(parameters, most))

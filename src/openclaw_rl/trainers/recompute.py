@@ -1,8 +1,8 @@
-"""Activations of long passes are not kept but computed again in the backward pass: a third more time, far less memory.
+"""Activation checkpointing: long passes compute activations again in the backward pass, which takes a third more time.
 
-What is kept for each token of each layer bounds the length of a conversation that can be learned from. For 36 layers
-of width 2,560 in bfloat16 it is 5.4 MB a token, or 0.4 MB where layers are computed again (`make bench-gpu`). Half of
-that are the layers' inputs; on a GPU that has no room for them they wait in the host's memory.
+The memory kept for each token of each layer limits the length of a conversation that can be learned from. For 36 layers
+of width 2,560 in bfloat16 it is 5.4 MB a token, or 0.4 MB with checkpointing (`make bench-gpu`). Half of that are the
+layers' inputs; on a GPU without room for them they wait in the host's memory.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch.autograd.graph import save_on_cpu
 from transformers import PreTrainedModel
 
 LONG_TOKENS = 8192  # in one pass
-KEPT = 30.0  # as many hidden states does a layer keep of each token
-KEPT_AGAIN = 2.2  # where it is computed again
+KEPT = 30.0  # hidden states that a layer keeps of each token
+KEPT_AGAIN = 2.2  # the same with checkpointing
 USABLE = 0.75  # of a device's free memory: others use it too, and a pass needs more than what it keeps
 
 
@@ -25,7 +25,7 @@ class Recompute:
     """Switched on or off for each pass, since the forward pass decides what it keeps."""
 
     def __init__(self, model: PreTrainedModel, *, always: bool) -> None:
-        """Raises ValueError where it is to be always on, and the model has no layers that can be computed again."""
+        """Raises ValueError if it must be always on, and the model has no layers that can be computed again."""
         self._always = always
         self._device: torch.device = model.device
         config = model.config.get_text_config()
@@ -42,7 +42,7 @@ class Recompute:
 
     @contextlib.contextmanager
     def over(self, tokens: int) -> Iterator[None]:
-        """Within it a pass over so many tokens is taken."""
+        """The context of a pass over this many tokens."""
         room = USABLE * free_bytes(self._device)
         is_on = self._always or tokens > LONG_TOKENS or tokens * self._token_bytes * KEPT > room
         self._switch(is_on=is_on)
@@ -51,13 +51,13 @@ class Recompute:
             yield
 
     def _switch(self, *, is_on: bool) -> None:
-        """Nothing else in the model is told that it is being trained."""
+        """Switches only the layers' training flags, not the rest of the model's."""
         for layer in self._layers:
             layer.training = is_on
 
 
 def free_bytes(device: torch.device) -> float:
-    """What is free on a GPU, what torch keeps there for this process included; elsewhere nobody can tell."""
+    """Free bytes of a GPU, including torch's cache for this process; infinite on other devices: it is unknown."""
     if device.type != "cuda":
         return float("inf")
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

@@ -1,4 +1,4 @@
-"""What a step reads before its first update: the base model, the teacher given each hint, and what sampled."""
+"""What a step reads before its first update: the base model, the teacher given each hint, and the sampling policy."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 
 
 class TeacherReader:
-    """Reads what does not change within a step. `teacher` is a model of its own, where the teacher is one."""
+    """Reads what does not change within a step. `teacher` is the teacher if that is a separate model, else None."""
 
     def __init__(self, model: CausalModel | FullModel, settings: TrainerSettings, teacher: Speaker | None) -> None:
         self._model, self._settings, self._teacher = model, settings, teacher
 
     @property
     def head(self) -> Speaker:
-        """Whose head the teacher's hidden states are read with."""
+        """The model whose head turns the teacher's hidden states into logits."""
         return self._teacher or self._model.teacher
 
     def read(
@@ -47,10 +47,10 @@ class TeacherReader:
         ema: Mapping[str, Tensor],
         heard: Callable[[int], None],
     ) -> tuple[Sequence[Tensor | None], list[Tensor | None]]:
-        """Of each lesson the base's log-probabilities without a hint, [n], and the teacher's hidden states, [n, H].
+        """For each lesson the base's log-probabilities without a hint, [n], and the teacher's hidden states, [n, H].
 
-        The former are None where there is no anchor, the latter without a hint. `ema` are the teacher's weights where
-        it is a moving average, else empty.
+        The former are None without an anchor, the latter without a hint. `ema` are the teacher's weights if it is a
+        moving average, else empty.
         """
         reference, behind = self._fixed(taught, ids, ema, heard)
         return reference, self._chosen(taught, ids, behind)
@@ -60,7 +60,7 @@ class TeacherReader:
     ) -> tuple[Sequence[Tensor | None], list[list[Tensor]]]:
         """The base's log-probabilities without a hint, for the anchor, and the teacher's hidden states given each hint.
 
-        Where the base is the teacher, both are read at once: they share all that stands in front of the hints.
+        If the base is the teacher, both are read at once: they share everything before the hints.
         """
         pairs = [(index, hint) for index, one in enumerate(taught) for hint in one.hints]
         hinted = [taught[index].reading(hint.tokens) for index, hint in pairs]
@@ -99,10 +99,11 @@ class TeacherReader:
     def _chosen(
         self, taught: Sequence[Lesson], ids: Sequence[Tensor], behind: Sequence[Sequence[Tensor]]
     ) -> list[Tensor | None]:
-        """Of several hints the one that objects most to a corrected reply, or that student and teacher agree on most.
+        """Of several hints the one that objects most to a corrected reply, or on which student and teacher agree most.
 
-        The judge's tries may say opposite things of one correction. The hint that the reply follows already is not what
-        it was corrected for, and a teacher behind it would confirm the reply; see `algo.hint_choice.chosen_hint`.
+        The judge's votes may contain opposite hints for one correction. A hint that the reply follows already is not
+        the reason for the correction, and a teacher given it would confirm the reply; see
+        `algo.hint_choice.chosen_hint`.
         """
         found = [rows[0] if rows else None for rows in behind]
         by = self._settings.method.selection
@@ -128,23 +129,23 @@ class TeacherReader:
         return found
 
     def _most_contrary(self, behind: Sequence[Tensor], ids: Tensor) -> Tensor:
-        """Of a teacher's hidden states behind several hints those that make the reply least likely; first of equals."""
+        """Of a teacher's hidden states given several hints those that make the reply least likely; first of equals."""
         speaker = self.head
-        told = [token_logp(speaker, rows, ids, self._settings.logits_per_chunk).sum() for rows in behind]
-        return behind[int(torch.stack(told).argmin())]
+        totals = [token_logp(speaker, rows, ids, self._settings.logits_per_chunk).sum() for rows in behind]
+        return behind[int(torch.stack(totals).argmin())]
 
 
 class SamplingPolicies:
-    """The selected form's tokens, and what the version that sampled a reply gave each of them.
+    """The selected form's tokens, and their probabilities under the version that sampled the reply.
 
         w_v = softmax of log pi_old(v),  A_v = clip(log pi_T(v) - log pi_old(v)) * w_v,  ratio pi(v) / pi_old(v)
 
-    pi_old is the version that sampled. What the engine recorded holds the sampled token alone, so that version is read
-    again: the base model is always at hand, any other where its folder still lies beside the one the step starts from.
+    pi_old is the version that sampled. The engine recorded only the sampled token, so that version is read again: the
+    base model is always available, any other if its folder is still next to the one that the step starts from.
 
-    Reads the versions that sampled. `missing` counts lessons whose version could not be had in the last step.
+    `missing` counts lessons whose version was not available in the last step.
 
-    Those have no importance weights: what the step starts from stands in for it, and their ratios begin at 1.
+    Those have no importance weights: the version that the step starts from replaces it, and their ratios begin at 1.
     """
 
     def __init__(self, model: CausalModel | FullModel, settings: TrainerSettings, teacher: Speaker) -> None:
@@ -160,10 +161,10 @@ class SamplingPolicies:
         beside: Path | None,
         is_once: bool,
     ) -> list[SelectedTokens | None]:
-        """Of each lesson in the selected form; None for any other, and where the policy at its first update tells.
+        """The tokens of each lesson in the selected form; None for other forms, and if the policy itself is enough.
 
-        That is so where the step has one update (`is_once`) and starts from the version that sampled (`is_own`), or has
-        to do without that version. `teachers` are hidden states, [n, H], and `beside` a version's folder.
+        It is if the step has one update (`is_once`) and starts from the version that sampled (`is_own`), or if that
+        version is not available. `teachers` are hidden states, [n, H], and `beside` a version's folder.
         """
         self.missing = 0
         method, found = self._settings.method, list[SelectedTokens | None]([None] * len(taught))
@@ -174,7 +175,7 @@ class SamplingPolicies:
             if teachers[index] is not None and not one.is_taught:
                 version = None if is_own(one.sample) else one.sample.version
                 by_version.setdefault(version, []).append(index)
-        together = self._model.shared_by or ALONE  # each of them reads every version that one of them needs
+        together = self._model.shared_by or ALONE  # each rank reads every version that one of them needs
         for version in dict.fromkeys(together.gathered(list(by_version))):
             places = by_version.get(version, [])
             if version is None and is_once:
@@ -193,7 +194,7 @@ class SamplingPolicies:
     def _compared(
         self, taught: Sequence[Lesson], teachers: Sequence[Tensor | None], places: Sequence[int]
     ) -> list[tuple[Tensor, Tensor]]:
-        """The ids of each lesson and which count, as the policy is where the step starts."""
+        """The compared ids of each lesson and which of them count, by the policy that the step starts from."""
         method, at_once = self._settings.method, self._settings.logits_per_chunk
         readings = [taught[place].reading() for place in places]
         students = read_once(self._model, readings, self._settings.max_tokens_per_pass)
@@ -224,7 +225,7 @@ class SamplingPolicies:
 
     @contextmanager
     def _speaking_as(self, version: PolicyVersion | None, beside: Path | None) -> Iterator[Speaker | None]:
-        """A version; for None the policy as it is. Gives None where the version cannot be had."""
+        """The model of a version; for None the policy as it is. Yields None if the version is not available."""
         if version is None:
             yield self._model
             return
@@ -244,7 +245,7 @@ class SamplingPolicies:
             yield self._model
 
     def _weights(self, folder: Path) -> dict[str, Tensor]:
-        """A version's weights, whatever it stands on joined in; a LoRA's B on the scale of those that train."""
+        """A version's weights, including those it is based on; a LoRA's B is on the scale of the trained ones."""
         if isinstance(self._model, FullModel):
             shapes = {name: tuple(one.shape) for name, one in self._model.named()}
             return dict(checkpoint.read(folder, shapes).weights)

@@ -1,4 +1,4 @@
-"""What a trainer can be told. Loads no torch: the process that starts a trainer reads this too."""
+"""The settings of a trainer. Loads no torch: the process that starts a trainer reads this too."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ METHODS: dict[Method, LossMethod] = {
 
 
 class Distill(StrEnum):
-    """Which form of top-k distillation."""
+    """The form of top-k distillation."""
 
     SELECTED = "selected"  # as in hybrid
     TAIL = "tail"  # as in topk
@@ -44,7 +44,7 @@ FORMS = {Distill.SELECTED: SELECTED, Distill.TAIL: TAIL}
 
 
 class TeacherKind(StrEnum):
-    """Whose weights read the hint."""
+    """The weights that read the hint."""
 
     BASE = "base"
     EMA = "ema"  # a moving average of the policy
@@ -52,7 +52,7 @@ class TeacherKind(StrEnum):
 
 
 class Mean(StrEnum):
-    """What weighs the same: each token, or each reply."""
+    """What has equal weight: each token, or each reply."""
 
     TOKEN = "token"
     SEQUENCE = "sequence"
@@ -101,7 +101,7 @@ class MethodSettings:
     tis_clip: float = 2.0
     """Cap on the ratio to the version that sampled; 0 is off."""
     step_coefficient: float = 1.0
-    """What a step's own score counts beside its episode's outcome: the step's reward is outcome + this * score."""
+    """The weight of a step's own score: the step's reward is its episode's outcome + this * score."""
     mean: Mean = Mean.TOKEN
     """Whether each token weighs the same, or each reply."""
     hint_selection: HintSelection | None = None
@@ -120,7 +120,7 @@ class MethodSettings:
     """Whose weights read the hint: base, ema (a moving average of the policy) or model (another one). Change it when a
     larger model should read the hints."""
     teacher_model: str = ""
-    """Folder or hub name of the teacher where that is a model of its own; its tokenizer must be the same. Change it
+    """Folder or hub name of the teacher if that is a separate model; its tokenizer must be the same. Change it
     with trainer.method.teacher = model."""
     ema_decay: float = 0.95
     """Decay of the moving average at each step (teacher = ema)."""
@@ -193,7 +193,7 @@ class TrainerSettings:
     )  # fmt: skip
 
     kind: Literal["local", "external"] = "local"
-    """Who takes steps: `local` (this project's trainer, in a process of its own) or `external` (your own program, which
+    """Who takes steps: `local` (this project's trainer, in a separate process) or `external` (your own program, which
     leases batches over HTTP and hands back adapters; docs/external-trainer.md). Change it when another trainer should
     be used."""
     lease_s: float = 600.0
@@ -252,16 +252,16 @@ class TrainerSettings:
     """For how many scopes the trainer keeps weights and optimiser state in memory. Others are read from disk when
     needed."""
     device: str = "auto"
-    """cpu, cuda, or auto: cuda where there is one. Change it when the trainer has a GPU of its own."""
+    """cpu, cuda, or auto: cuda if there is one. Change it when the trainer has its own GPU."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """float32, bfloat16, or auto: float32 for models under 100 M parameters on a CPU, else bfloat16. Change it when
     steps give numbers that are not finite, or memory is short."""
     weights: Literal["engine", "auto", "8bit", "4bit"] = "engine"
-    """In how many bits the frozen base weights are held: `engine` (as in `engine.weights`), `auto` (all of `dtype`),
+    """In how many bits the frozen base weights are stored: `engine` (as in `engine.weights`), `auto` (all of `dtype`),
     `8bit` or `4bit`. If it differs from the engine's, importance weights correct for it. Change it when the trainer has
     more memory than the engine."""
     ranks: int = 1
-    """How many processes take a step together, each on a GPU of its own where there are GPUs (docs/cluster.md). Change
+    """How many processes take a step together, each on its own GPU if there are GPUs (docs/cluster.md). Change
     it when one GPU is too small or too slow for the trainer."""
     shard: Literal["auto", "always", "never"] = "auto"
     """Whether the model's layers are divided among the ranks (FSDP2). `auto`: with parameters = full, and where the
@@ -294,14 +294,14 @@ class TrainerSettings:
         if self.shard == "always" and self.weights in ("8bit", "4bit"):
             raise ValueError(f"shard is always and weights {self.weights}: weights in few bits stay whole on each rank")
         if self.kind == "external" and self.parameters == "full":
-            raise ValueError("kind is external and parameters full: a trainer elsewhere hands back LoRA weights")
+            raise ValueError("kind is external and parameters full: an external trainer hands back LoRA weights")
         if self.lease_s <= 0:
-            raise ValueError(f"lease_s is {self.lease_s}: it lies above 0")
+            raise ValueError(f"lease_s is {self.lease_s}: it must be above 0")
         if self.scopes_in_memory < 0:
             raise ValueError(f"scopes_in_memory is {self.scopes_in_memory}: it is 0 or more")
         if not 0.0 <= self.enough < 1.0 or self.still_norm < 0:
             raise ValueError(f"enough is {self.enough} and still_norm {self.still_norm}: at least 0, enough below 1")
         if (self.lr is not None and self.lr <= 0) or self.alpha <= 0 or self.grad_clip <= 0 or self.timeout_s <= 0:
-            raise ValueError("lr, alpha, grad_clip and timeout_s lie above 0")
+            raise ValueError("lr, alpha, grad_clip and timeout_s must be above 0")
         if not (0.0 <= self.beta1 < 1.0 and 0.0 <= self.beta2 < 1.0) or self.weight_decay < 0:
             raise ValueError("beta1 and beta2 are at least 0 and below 1, and weight_decay is at least 0")

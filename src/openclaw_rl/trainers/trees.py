@@ -1,8 +1,8 @@
-"""Sequences as trees, and a model that reads them: what sequences share is computed once, forwards and backwards.
+"""Sequences as trees, and a model that reads them: shared prefixes are computed once, forwards and backwards.
 
-Also with prompts taken as constant: their keys and values are computed once, by the weights that are there then, and
-later passes compute the rest of each sequence alone. What a model's attention cannot do this way is found out by a
-small trial when the model is opened; then it reads sequences apart.
+With constant prompts their keys and values are computed once, with the weights at that time, and later passes compute
+only the rest of each sequence. A small trial when the model is opened shows whether its attention can do this; if not,
+it reads sequences separately.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ class Node:
 
 @dataclass(frozen=True)
 class Forest:
-    """Sequences as trees of their common prefixes: each distinct token stands once, however many sequences share it.
+    """Sequences as trees of their common prefixes: each distinct token appears once, however many sequences share it.
 
-    Replies to one prompt, turns of one session and corrections of one agent share thousands of tokens. Laid out in one
-    flat run, a token attends to those before it on its own path alone, and has the position it has in its sequence.
+    Replies to one prompt, turns of one session and corrections of one agent share thousands of tokens. In one flat run,
+    a token attends only to those before it on its own path, and has the position it has in its sequence.
 
-    The trees are one behind the other. `paths` are the nodes of each sequence, from its first token to its last.
+    The trees follow one another. `paths` are the nodes of each sequence, from its first token to its last.
     """
 
     tokens: Ids  # [T]
-    nodes: tuple[Node, ...]  # a node stands behind its parent, and before what stands behind the parent's next child
+    nodes: tuple[Node, ...]  # depth first: a node follows its parent, and its subtree precedes the parent's next child
     paths: tuple[tuple[int, ...], ...]
 
     @cached_property
     def positions(self) -> Ids:
-        """Where each token stands in its sequences, [T]."""
+        """The position of each token in its sequences, [T]."""
         return np.concatenate([np.arange(node.start, node.start + node.size) for node in self.nodes])
 
     @cached_property
@@ -69,7 +69,7 @@ class Forest:
 
     @cached_property
     def ancestors(self) -> Flags:
-        """Whether the second node is the first one or stands before it on its path, [N, N]."""
+        """Whether the second node is the first one or an ancestor of it, [N, N]."""
         found = np.eye(len(self.nodes), dtype=np.bool_)
         for index, node in enumerate(self.nodes):
             if node.parent >= 0:
@@ -78,13 +78,13 @@ class Forest:
 
     @cached_property
     def trees(self) -> tuple[tuple[int, int, int], ...]:
-        """Of each tree: where it begins in the flat run, where its first node ends, and where it ends itself."""
+        """For each tree: where it begins in the flat run, where its first node ends, and where it ends."""
         firsts = [node for node in self.nodes if node.parent < 0]
         ends = [node.offset for node in firsts[1:]] + [len(self.tokens)]
         return tuple((node.offset, node.offset + node.size, end) for node, end in zip(firsts, ends, strict=True))
 
     def places(self, sequence: int) -> Ids:
-        """Where the tokens of a sequence stand in the flat run."""
+        """The places of a sequence's tokens in the flat run."""
         held = [self.nodes[index] for index in self.paths[sequence]]
         return np.concatenate([np.arange(node.offset, node.offset + node.size) for node in held])
 
@@ -97,11 +97,11 @@ def planted(sequences: Sequence[Sequence[int]]) -> Forest:
     parts: list[Ids] = []
     paths: list[tuple[int, ...]] = [()] * len(arrays)
     size = 0
-    # Sequences that agree up to a depth, the node they stand on and the path to it.
+    # Sequences that agree up to a depth, the node they share and the path to it.
     waiting: list[tuple[list[int], int, int, tuple[int, ...]]] = [(order, 0, -1, ())] if order else []
     while waiting:
         group, depth, parent, path = waiting.pop()
-        first, last = arrays[group[0]], arrays[group[-1]]  # in their order: what these share, all do
+        first, last = arrays[group[0]], arrays[group[-1]]  # sorted: what these two share, all share
         shared = depth + common(first[depth:], last[depth:])
         if shared > depth:
             nodes.append(Node(size, depth, shared - depth, parent))
@@ -120,7 +120,7 @@ def planted(sequences: Sequence[Sequence[int]]) -> Forest:
 
 
 def common(first: Ids, second: Ids) -> int:
-    """How many tokens two sequences share from their first on."""
+    """The length of the common prefix of two sequences."""
     size = min(len(first), len(second))
     differs = first[:size] != second[:size]
     at = int(differs.argmax()) if size else 0
@@ -128,9 +128,9 @@ def common(first: Ids, second: Ids) -> int:
 
 
 def packed(sequences: Sequence[Sequence[int]], most: int) -> list[list[int]]:
-    """Sequences that are read together, by index: in each group at most so many tokens beside what all of it shares.
+    """Sequences that are read together, by index: in each group at most `most` tokens besides its common prefix.
 
-    One sequence may exceed that alone.
+    A single sequence may exceed that.
     """
     arrays = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
     groups: list[list[int]] = []
@@ -157,7 +157,7 @@ def _branches(group: Sequence[int], arrays: Sequence[Ids], depth: int) -> list[l
 
 @dataclass(frozen=True, slots=True)
 class Bank:
-    """Keys and values of a forest by layer, [1, heads, T, d] each, as its tokens had them when they were read."""
+    """Keys and values of a forest by layer, [1, heads, T, d] each, as they were when its tokens were read."""
 
     forest: Forest
     layers: dict[int, tuple[Tensor, Tensor]]
@@ -167,7 +167,7 @@ class Bank:
 class AttentionPlan:
     """What attends to what in one pass: calls over rows `first` to `last` of the queries, and keys up to `until`.
 
-    Keys begin at `since`. With a bank they are the bank's first and then the pass's own.
+    Keys begin at `since`. With a bank, its keys come first and then the pass's own.
     """
 
     positions: Ids  # of the queries, [Q]
@@ -177,12 +177,12 @@ class AttentionPlan:
     ancestors: Flags  # [nodes of queries, nodes of keys]
     calls: list[tuple[int, int, int, int]]
     bank: Bank | None = None
-    spans: list[slice] = field(default_factory=list)  # of the bank, that are read
-    kept: dict[int, tuple[Tensor, Tensor]] | None = None  # where keys and values are to be kept
+    spans: list[slice] = field(default_factory=list)  # the parts of the bank that are read
+    kept: dict[int, tuple[Tensor, Tensor]] | None = None  # where keys and values are stored
     masks: dict[tuple[int, int | None], Tensor | None] = field(default_factory=dict)
 
     def mask(self, call: int, window: int | None, device: torch.device) -> Tensor | None:
-        """Which keys each query of a call sees, [1, 1, q, k]; None where each sees all before it and itself."""
+        """Which keys each query of a call sees, [1, 1, q, k]; None if each sees all before it and itself."""
         if (call, window) not in self.masks:
             first, last, since, until = self.calls[call]
             is_plain = first == since and last == until and bool((self.owners[first:last] == self.owners[first]).all())
@@ -198,7 +198,7 @@ class AttentionPlan:
 
 
 def plan_of(forest: Forest) -> AttentionPlan:
-    """Each tree's first node on its own, and then what stands on it, some rows at a time."""
+    """Each tree's first node separately, and then its descendants, some rows at a time."""
     calls: list[tuple[int, int, int, int]] = []
     for begin, stem, end in forest.trees:
         calls.append((begin, stem, begin, stem))
@@ -213,7 +213,7 @@ def plan_of(forest: Forest) -> AttentionPlan:
 
 @dataclass(frozen=True, slots=True)
 class SequenceTail:
-    """What is left of a sequence after its constant part: so many tokens from `start` on, behind `path` of the bank."""
+    """The rest of a sequence after its constant part: tokens from position `start` on, after `path` of the bank."""
 
     tokens: tuple[int, ...]
     start: int
@@ -221,7 +221,7 @@ class SequenceTail:
 
 
 def plan_behind(bank: Bank, twigs: Sequence[SequenceTail]) -> AttentionPlan:
-    """Sequences that go on from a bank's, each for itself; of the bank they read the nodes on their paths alone."""
+    """A plan of separate sequences that continue a bank's; of the bank they read only the nodes on their paths."""
     forest = bank.forest
     nodes = sorted({index for twig in twigs for index in twig.path})
     place = {index: number for number, index in enumerate(nodes)}
@@ -246,7 +246,7 @@ def plan_behind(bank: Bank, twigs: Sequence[SequenceTail]) -> AttentionPlan:
 
 
 def _joined(spans: Sequence[range]) -> list[slice]:
-    """The same tokens in as few pieces as there are."""
+    """The same tokens in as few slices as possible."""
     found: list[slice] = []
     for span in spans:
         if found and found[-1].stop == span.start:
@@ -266,23 +266,23 @@ class Trees:
 
     @classmethod
     def of(cls, model: PreTrainedModel, recompute: Recompute | None = None) -> Trees | None:
-        """For a model that says the same of sequences read as trees; None for any other, which is left as it was.
+        """For a model that computes the same for sequences read as trees; None for any other, which stays as it was.
 
-        The model attends by a plan from then on, also where its layers are computed again on the way back.
+        The model attends by a plan from then on, also when its layers are computed again in the backward pass.
         """
         own = model.config.get_text_config()._attn_implementation
         if own != PLAIN:
-            log.info("sequences are read apart: this model's attention is %s", own)
+            log.info("sequences are read separately: this model's attention is %s", own)
             return None
         trees = cls(model, recompute)
         try:
             worst = trees._worst()
         except (TypeError, ValueError, RuntimeError, KeyError, AttributeError) as problem:
-            log.info("sequences are read apart, since this model cannot read them as trees: %s", problem)
+            log.info("sequences are read separately, since this model cannot read them as trees: %s", problem)
         else:
             if worst <= (CLOSE if model.dtype == torch.float32 else CLOSE_HALF):
                 return trees
-            log.info("sequences are read apart, since read as trees they come out otherwise, by %.2g", worst)
+            log.info("sequences are read separately, since results as trees differ by %.2g", worst)
         model.set_attn_implementation(own)
         return None
 
@@ -291,7 +291,7 @@ class Trees:
         return self._read(forest.tokens, plan_of(forest))
 
     def bank(self, forest: Forest) -> Bank:
-        """The keys and values of a forest by the weights as they are now; nothing is remembered for a gradient."""
+        """The keys and values of a forest with the weights as they are now; nothing is kept for a gradient."""
         plan = plan_of(forest)
         plan.kept = {}
         if len(forest.tokens):
@@ -314,7 +314,7 @@ class Trees:
         return hidden[0]
 
     def _worst(self) -> float:
-        """How far off the trial comes out, as a share of the largest value."""
+        """The error of the trial, as a share of the largest value."""
         device, worst, largest = self._model.device, 0.0, 1e-9
         with torch.no_grad():
             apart = [

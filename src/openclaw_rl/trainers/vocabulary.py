@@ -1,4 +1,4 @@
-"""Whether two models speak of the same tokens. Loads no torch: a server asks this before it starts anything."""
+"""Whether two models have the same tokens. Loads no torch: a server checks this before it starts anything."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from openclaw_rl.errors import ConfigError
 
 
 def check_same_vocabulary(student: Path, teacher: Path) -> None:
-    """Raises ConfigError where the two tokenizers do not give every id the same piece of text."""
+    """Raises ConfigError if the two tokenizers do not map every id to the same text."""
     digests = [vocabulary_digest(folder) for folder in (student, teacher)]
     if digests[0] != digests[1]:
         raise ConfigError(
@@ -21,7 +21,7 @@ def check_same_vocabulary(student: Path, teacher: Path) -> None:
 
 
 def vocabulary_digest(folder: Path) -> str:
-    """SHA-256 over which text each id stands for. Raises ConfigError where there is no tokenizer.json to tell."""
+    """SHA-256 over the text of each id. Raises ConfigError if there is no tokenizer.json."""
     try:
         body = json.loads((folder / "tokenizer.json").read_text("utf-8"))
         pieces = {str(text): int(number) for text, number in _pieces(body["model"]["vocab"])}
@@ -29,16 +29,16 @@ def vocabulary_digest(folder: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise ConfigError(
             f"{folder} has no tokenizer.json with its vocabulary ({problem!r})",
-            fix="name a folder that holds the tokenizer beside the weights",
+            fix="name a folder that contains the tokenizer and the weights",
         ) from problem
     listed = sorted((number, text) for text, number in pieces.items())
     return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
 
 
 def _pieces(vocabulary: object) -> list[tuple[object, int]]:
-    """Byte-pair and word-piece vocabularies are tables, a unigram's is a list whose places are the ids."""
+    """Pairs of text and id. Byte-pair and word-piece vocabularies are tables, a unigram's is a list indexed by id."""
     if isinstance(vocabulary, dict):
         return list(vocabulary.items())
     if isinstance(vocabulary, list):
         return [(item[0], place) for place, item in enumerate(vocabulary)]
-    raise TypeError(f"a vocabulary is no {type(vocabulary).__name__}")
+    raise TypeError(f"a vocabulary is not a {type(vocabulary).__name__}")

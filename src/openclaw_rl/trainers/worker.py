@@ -1,7 +1,7 @@
-"""The trainer's process: reads calls on stdin, answers on stdout, and is gone the moment stdin closes.
+"""The trainer's process: reads calls on stdin, answers on stdout, and exits as soon as stdin closes.
 
-Whatever goes wrong ends it, so that a call never meets a trainer in an unknown state; its owner starts another from the
-last version.
+Any error ends it, so that a call never meets a trainer in an unknown state; its owner starts another from the last
+version.
 """
 
 from __future__ import annotations
@@ -39,34 +39,36 @@ from openclaw_rl.trainers.frames import (
 
 log = logging.getLogger(__name__)
 REPORT_S = 0.5  # between two reports of a step's progress
-RANKS_S = 3.0  # for which a rank whose exchange failed lets the one that caused it speak
+RANKS_S = 3.0  # how long a rank whose exchange failed waits for the report of the one that caused it
 
 
 def main() -> None:
-    """Serves calls until stdin closes, or, as another rank than the first, whatever that one hands on."""
+    """Serves calls until stdin closes; a rank other than the first serves those that the first passes on."""
     set_up_logging(logging.WARNING, text="trainer: %(message)s")
     answers = _Answers(_own_stdout())
-    calls: queue.Queue[object] = queue.Queue(maxsize=4)  # the owner waits for each answer; the pipe waits beyond
-    if not is_follower() or PLACE in os.environ:  # else stdin is the first rank's, which a launcher shared out
+    calls: queue.Queue[object] = queue.Queue(
+        maxsize=4
+    )  # the owner waits for each answer; further calls wait in the pipe
+    if not is_follower() or PLACE in os.environ:  # else stdin is the first rank's, inherited through a launcher
         threading.Thread(target=_listen, args=(sys.stdin.buffer, calls), daemon=True).start()
     try:
         _serve(calls, answers)
     except OpenClawRLError as problem:
         answers.fail(TrainerFailure(problem.problem, problem.fix))
-    except Exception as problem:  # the edge of the process: its owner must hear of it
+    except Exception as problem:  # the edge of the process: its owner must receive it
         if is_out_of_room(problem):
             answers.fail(TrainerFailure("the trainer cannot write its version: the disk is full", FREE_SPACE))
         if is_out_of_memory(problem):
-            fix = "lower trainer.max_tokens_per_pass, or train.max_sample_tokens where conversations are long"
+            fix = "lower trainer.max_tokens_per_pass, or train.max_sample_tokens if conversations are long"
             answers.fail(TrainerFailure("the trainer ran out of memory", fix, is_memory=True))
         if isinstance(problem, RuntimeError) and answers.has_others:
-            time.sleep(RANKS_S)  # a rank that is gone is noticed by whoever waits for it: its own words come first
-        log.exception("the step broke")
+            time.sleep(RANKS_S)  # the ranks that wait notice one that is gone: its own report comes first
+        log.exception("the step failed")
         answers.fail(TrainerFailure(f"{type(problem).__name__}: {problem}"))
 
 
 class _Answers:
-    """The way back to the owner. Other ranks' failures come on it too, from threads of their own."""
+    """The answers to the owner. Other ranks' failures are sent here too, from other threads."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.stream = stream
@@ -75,13 +77,13 @@ class _Answers:
         self._one = threading.Lock()
 
     def give(self, answer: object) -> None:
-        """The first rank's answer; the others keep theirs."""
+        """Sends the first rank's answer; the others send none."""
         if self.is_first:
             with self._one:
                 pipe.write(self.stream, answer)
 
     def fail(self, failure: TrainerFailure) -> NoReturn:
-        """Says why this process ends, and ends it. Under a launcher the first rank alone speaks."""
+        """Reports why this process ends, and ends it. With a launcher only the first rank reports."""
         with self._one:
             if self.is_first or PLACE in os.environ:
                 pipe.write(self.stream, failure)
@@ -91,18 +93,18 @@ class _Answers:
 
 
 def is_out_of_memory(problem: Exception) -> bool:
-    """Whether memory is what was lacking: torch says so in words alone on a CPU, by a kind of its own on a GPU."""
+    """Whether memory ran out: torch reports it only in the message on a CPU, by an exception class on a GPU."""
     words = str(problem).lower()
     return isinstance(problem, MemoryError) or "out of memory" in words or "can't allocate memory" in words
 
 
 def is_out_of_room(problem: Exception) -> bool:
-    """Whether the disk is what was lacking: the library that writes weights says so in words alone."""
+    """Whether the disk was full: the library that writes weights reports it only in the message."""
     return (isinstance(problem, OSError) and problem.errno in FULL) or "No space left on device" in str(problem)
 
 
 def _own_stdout() -> BinaryIO:
-    """The real stdout; from now on whatever prints goes to stderr instead of between the answers."""
+    """The real stdout; from now on printed text goes to stderr instead of between the answers."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return answers
@@ -111,11 +113,11 @@ def _own_stdout() -> BinaryIO:
 def _listen(stream: BinaryIO, calls: queue.Queue[object]) -> None:
     while (call := pipe.read(stream)) is not None:
         calls.put(call)
-    os._exit(0)  # the owner is gone; a step in progress is of no use to anybody
+    os._exit(0)  # the owner is gone; a step in progress is useless
 
 
 def _reporter(answers: _Answers) -> Callable[[StepProgress], None]:
-    """Tells the owner how far a step has come, now and then; never waits for an owner who does not listen."""
+    """Reports a step's progress to the owner at intervals; never waits for an owner that does not read."""
     last_s = -REPORT_S
 
     def report(progress: StepProgress) -> None:
@@ -164,12 +166,12 @@ def _serve(calls: queue.Queue[object], answers: _Answers) -> None:
             answer = Opened()
             if isinstance(call, StepCommand):
                 answer = trainer.step(call.samples, _reporter(answers), gentleness=call.gentleness)
-                is_held = False  # one that was given up may have made some of its updates
+                is_held = False  # an abandoned step may have made some of its updates
         elif isinstance(call, ExportCommand):
             answer = trainer.export(call.folder, call.version)
             held, is_held = (call.folder, held[1]), True
         else:
-            raise TypeError(f"no call is a {type(call).__name__}")
+            raise TypeError(f"a {type(call).__name__} is not a call")
         answers.give(answer)
 
 

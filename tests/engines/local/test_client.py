@@ -135,7 +135,7 @@ async def test_what_does_not_fit_or_is_no_text_is_refused_at_once(engine: LocalE
     assert len(await _all(engine, prompt_of(2040), max_tokens=100)) == 8
     with pytest.raises(RequestError, match="reads text only"):
         await anext(engine.generate(Prompt((5,), images=("file:a.png",)), Sampling(max_tokens=1), BASE))
-    with pytest.raises(RequestError, match="token id lies outside"):
+    with pytest.raises(RequestError, match="token id is outside"):
         await _all(engine, (5, VOCAB))
 
 

@@ -51,7 +51,7 @@ async def test_prompts_are_let_go_of_only_while_nothing_runs() -> None:
             await asyncio.sleep(0.01)
         with pytest.raises(EngineError, match="did not let go") as found:
             await engine.flush()
-        assert "answers nobody else" in found.value.fix
+        assert "while it is idle" in found.value.fix
         server.engine._hold.set()
         await answer
         await engine.flush()

@@ -141,7 +141,7 @@ async def test_a_server_that_is_not_there_and_one_of_another_kind_are_told_apart
     app.router.add_get("/v1/models", listed)
     app.router.add_get("/version", listed)
     async with TestServer(app) as other:
-        for url, problem in ((str(other.make_url("/")), "no server of vLLM"), ("http://127.0.0.1:9", "no vllm server")):
+        for url, problem in ((str(other.make_url("/")), "not a vLLM server"), ("http://127.0.0.1:9", "no vllm server")):
             settings = EngineSettings(kind=EngineKind.VLLM, remote=RemoteSettings(urls=(url,)))
             with pytest.raises(EngineError, match=problem):
                 await RemoteEngine.start(settings, MODEL, rank=4)

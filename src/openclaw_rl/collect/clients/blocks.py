@@ -1,6 +1,6 @@
-"""Text that no person types, known by its shape alone: whole elements with a compound name, such as
-`<system-reminder>...</system-reminder>`, elements that say themselves that the owner's words stand inside, results of
-an agent's steps that stand in a user's place, and notices under a heading in brackets.
+"""Text that no person types, recognised by its shape: complete elements with a compound name, such as
+`<system-reminder>...</system-reminder>`, elements whose names say that they contain the owner's words, results of an
+agent's steps sent as a user's message, and notices under a heading in brackets.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-# What a program writes over its owner's words: of a user other people speak.
+# What a program writes above its owner's words: only others speak of "the user".
 _OVER = re.compile(
     r"\s*[^\n]{0,80}\b[Tt]he user (?:has )?"
     r"(?:added|answered|asked|denied|provided|rejected|replied|responded|said|sent|wrote)"
@@ -43,7 +43,7 @@ MOST_ELEMENTS = 200  # of a text that are examined: for each the text may have t
 
 
 def is_result(text: str) -> bool:
-    """Whether a text begins as what an agent's step gave back, sent as a user's message."""
+    """Whether a text begins like the result of an agent's step, sent as a user's message."""
     return _RESULT.match(text) is not None
 
 
@@ -53,7 +53,7 @@ def is_notice(text: str) -> bool:
 
 
 def without_blocks(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text without such elements, and their names; and without a line over it that speaks of the user."""
+    """The text without such elements and without a line above it that speaks of the user; and their names."""
     if len(text) > LONGEST:
         return text, ()
     over = _OVER.match(text)
@@ -89,7 +89,7 @@ class _Element:
 
 
 def _elements(text: str, opening: re.Pattern[str]) -> Iterator[_Element]:
-    """The elements that are opened so and closed again, none within another."""
+    """The elements with such an opening tag and a closing tag, none within another."""
     at, never_closed = 0, set[str]()
     for number, found in enumerate(opening.finditer(text)):
         if number == MOST_ELEMENTS:
@@ -106,7 +106,7 @@ def _elements(text: str, opening: re.Pattern[str]) -> Iterator[_Element]:
 
 
 def _stands_alone(text: str, found: _Element) -> bool:
-    """Whether an element begins a line, and ends one or spans several: within a sentence a person writes about it."""
+    """Whether an element begins a line, and ends one or spans several: within a sentence, a person mentions it."""
     line = text.rfind("\n", 0, found.start) + 1
     if text[line : found.start].strip():
         return False

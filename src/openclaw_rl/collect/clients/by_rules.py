@@ -1,6 +1,6 @@
 """A client with a rule file: its requests and messages are read by that file's rules.
 
-What the file does not name is read by its form, as for an unknown client.
+Messages that no rule names are read by their form, as for an unknown client.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SYSTEM_HEAD = 4000  # letters of the system text in which a client is recognised
 
 @dataclass(frozen=True, slots=True)
 class SplitMessage:
-    """A user's message in parts: what stays in the history that is compared, the owner's words, and what was cut.
+    """A user's message in parts: the part kept in the compared history, the owner's words, and what was cut.
 
     `kept` and `heard` are None if nothing is left. `heard` is a tool's message if the client reports a result.
     """
@@ -37,7 +37,7 @@ class RuleClient:
 
     @property
     def name(self) -> str:
-        """What the client is called."""
+        """The name of the client."""
         return self.book.name
 
     def recognises(self, arrival: Arrival) -> bool:
@@ -52,7 +52,7 @@ class RuleClient:
         return any(self.book.first.fits(text[:SYSTEM_HEAD].strip()) for text in _first(arrival.messages)[:1])
 
     def spoken(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The conversation without what the client puts in and takes out again."""
+        """The conversation without what the client inserts and removes again."""
         kept: list[Message] = []
         replies: tuple[str, ...] = ()
         for item in messages:
@@ -75,7 +75,7 @@ class RuleClient:
         return tuple(item for item in heard if item is not None)
 
     def noted(self, messages: Sequence[Message]) -> tuple[str, ...]:
-        """What the client put into these messages, by the names of the rules."""
+        """The names of the rules for what the client put into these messages."""
         found = [name for item in messages if item.role is Role.USER for name in self.split(item).found]
         return tuple(dict.fromkeys(found))
 
@@ -173,7 +173,7 @@ class RuleClient:
         return without_blocks(history)[0], left, [*found, *names]
 
     def _without_parts(self, text: str) -> str:
-        """The client's own text without what it puts in and takes out again."""
+        """The client's own text without what it inserts and removes again."""
         for each in self.book.programs:
             text = _without(each, text) if each.begin and not each.is_kept else text
         return text
@@ -183,12 +183,12 @@ class RuleClient:
 
 
 def shape_of(text: str) -> str:
-    """What a user's message is that no person typed, by how it begins; empty for any other."""
+    """The kind of a user's message that no person typed, by its beginning; empty for any other."""
     return RESULT if is_result(text) else NOTICE if is_notice(text) else ""
 
 
 def by_shape(item: Message) -> Message | None:
-    """A user's message, or what a tool gave back in its place; None for a notice."""
+    """A user's message, or as a tool's if it is a tool's result; None for a notice."""
     shape = shape_of(item.text)
     return None if shape == NOTICE else replace(item, role=Role.TOOL) if shape else item
 
@@ -204,7 +204,7 @@ def system_text(messages: Sequence[Message]) -> str:
 
 
 def value_of(field: Field, arrival: Arrival) -> str:
-    """What the request has in this header or field; empty if it has none."""
+    """The value of this header or field of the request; empty if it has none."""
     held: Json = arrival.headers.get(field.header) if field.header else _fact(field.fact, arrival)
     if field.key:
         held = _object(held).get(field.key)

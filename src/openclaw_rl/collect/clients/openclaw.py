@@ -1,4 +1,4 @@
-"""What OpenClaw (seen: 2026.9.6) writes around its users' words, and how its own requests differ from theirs.
+"""What OpenClaw (observed: 2026.9.6) writes around its users' words, and how its own requests differ from theirs.
 
 Users can type whatever the client writes, so a text counts as the client's only where the client puts it: the Runtime
 line at the end of the system text or of the first user message, the internal block as the last message.
@@ -37,9 +37,9 @@ QUEUED_BEGIN = "[Queued user message"
 CONTINUE = "Continue the current task from the existing transcript"
 BACKGROUND = "A background task completed"
 
-# The client's own words in a user's message. These go on with what a user asked for:
+# The client's own words in a user's message. These continue what a user asked for:
 NUDGES = (CONTINUE, "<turn_aborted>", "The previous attempt did not produce", "This turn ended before a reply")
-# These begin an errand; the first ones may stand behind a time stamp too:
+# These begin an errand; the first ones may also follow a time stamp:
 MARKED_ERRANDS = ("[OpenClaw heartbeat poll]", "[Subagent Context]", "[cron:")
 TOLD_ERRANDS = (
     "Follow the heartbeat monitor",
@@ -62,7 +62,7 @@ class OpenClaw:
 
     @property
     def name(self) -> str:
-        """What the client is called."""
+        """The name of the client."""
         return "openclaw"
 
     def recognises(self, arrival: Arrival) -> bool:
@@ -70,7 +70,7 @@ class OpenClaw:
         return system_text(arrival.messages).lstrip().startswith((*AGENT, *ERRANDS))
 
     def spoken(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The messages without the internal block and the Runtime line, which are written afresh each time."""
+        """The messages without the internal block and the Runtime line, which are rewritten each time."""
         kept = _without_blocks(messages)
         first = _first_user(kept)
         if first is not None:
@@ -80,7 +80,7 @@ class OpenClaw:
         return tuple(kept)
 
     def heard(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Tool results, and users' words without stamp or retry, each once; nothing the client said itself."""
+        """Tool results, and users' words without stamp or retry, each once; nothing of the client's own."""
         kept: list[Message] = []
         for item in messages:
             words = users_words(item.text) if item.role is Role.USER else item.text
@@ -120,8 +120,8 @@ class OpenClaw:
     def kind(self, arrival: Arrival, *, has_stamped: bool = False) -> tuple[TurnKind, str]:
         """Main if it has a Runtime line, a user's session, and a user's words as the newest message; else side.
 
-        Tools are not required: a user may have set in the client that the model takes none. Nor are time stamps, unless
-        this conversation has others or `has_stamped`.
+        Tools are not required: a user may have turned them off in the client. Nor are time stamps, unless this
+        conversation has others or `has_stamped`.
         """
         messages, tools = arrival.messages, arrival.tools
         runtime = runtime_of(messages)
@@ -236,14 +236,14 @@ def is_stamped(text: str) -> bool:
 
 
 def without_stamp(text: str) -> str:
-    """The text without the client's time stamp; one typed behind it stays."""
+    """The text without the client's time stamp; one typed after it stays."""
     return STAMP.sub("", text, count=1) if is_stamped(text) else text
 
 
 def users_words(text: str) -> str | None:
-    """What the user said in this message, time stamp and retry aside; None where the client alone speaks.
+    """The user's words in this message, without time stamp and retry; None if all of it is the client's.
 
-    A retry carries the user's words behind a mark of the client's, and ends with a paragraph of the client's.
+    A retry contains the user's words after a mark of the client's, and ends with a paragraph of the client's.
     """
     words = without_stamp(text)
     if words.startswith(QUEUED_BEGIN):
@@ -254,7 +254,7 @@ def users_words(text: str) -> str | None:
 
 
 def is_nudge(text: str) -> bool:
-    """Whether the client alone speaks here, to have the model go on with what was asked before."""
+    """Whether the message is the client's, to make the model continue what was asked before."""
     words = without_stamp(text)
     if words.startswith(QUEUED_BEGIN):
         return _queued(words) is None and not is_errand(text)
@@ -262,7 +262,7 @@ def is_nudge(text: str) -> bool:
 
 
 def is_errand(text: str) -> bool:
-    """Whether the client asks here for something of its own."""
+    """Whether this is a request of the client itself."""
     words = without_stamp(text)
     if words.startswith(QUEUED_BEGIN):
         return any(_is_errand(piece) for piece in _pieces(words)) and _queued(words) is None

@@ -1,7 +1,7 @@
-"""What is known of one client, as data: one TOML file for each, with the releases its rules were read from.
+"""The rules for one client, as data: one TOML file for each, with the releases that its rules were read from.
 
 A file says how a request of the client is recognised, which header or field names its session, which requests are the
-client's own, which text in a user's message is the client's, and what stands in place of a compacted history.
+client's own, which text in a user's message is the client's, and what replaces a compacted history.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MARKS = ("is", "prefix", "contains", "suffix", "regex")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How a text is known: by any of these. Case counts, white space at the ends does not."""
+    """How a text is recognised: by any of these. Case matters, white space at the ends does not."""
 
     is_: tuple[str, ...] = ()
     prefix: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Mark:
     regex: tuple[re.Pattern[str], ...] = ()
 
     def fits(self, text: str) -> bool:
-        """Whether the text, white space at its ends taken off, is known by this mark."""
+        """Whether the text, without white space at its ends, has this mark."""
         if not text:
             return False
         if text in self.is_ or text.startswith(self.prefix) or text.endswith(self.suffix):
@@ -78,7 +78,7 @@ class Program:
 
     With `mark` the whole text part, with `begin` the text from it on, up to and including `end` if one is given.
     `is_kept` leaves it in the history that is compared; `is_tool` makes it a tool's result; `is_summary` says that it
-    replaces what was said before. `reply` is what the client has the model say to it.
+    replaces what was said before. `reply` is the reply that the client requests to it.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """What the client puts around the owner's words: these are the text in between, or up to the end without `end`."""
+    """Text that the client puts around the owner's words: they are in between, or up to the end without `end`."""
 
     name: str
     begin: str
@@ -104,7 +104,7 @@ class Wrapper:
 
 @dataclass(frozen=True, slots=True)
 class Rulebook:
-    """All that is known of one client."""
+    """All rules of one client."""
 
     name: str
     releases: str

@@ -1,6 +1,6 @@
-"""What is known about a client besides the standard: how it names sessions, its inserts, and its own requests.
+"""Rules for clients: how each names sessions, what it inserts, and which requests are its own.
 
-What a rule file cannot express is in code; this is needed only for OpenClaw.
+Rules that a file cannot express are in code; only OpenClaw needs that.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class ClientRules(Protocol):
         ...
 
     def spoken(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The conversation without what the client inserts afresh each time; by it histories are compared."""
+        """The conversation without what the client inserts again each time, for comparing histories."""
         ...
 
     def heard(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Of the messages that followed a reply, those that answer it: the user's words and tool results."""
+        """The messages after a reply that answer it: the user's words and tool results."""
         ...
 
     def noted(self, messages: Sequence[Message]) -> tuple[str, ...]:
-        """What in these messages is the client's own, in words for `why`."""
+        """The client's own parts of these messages, in words for `why`."""
         ...
 
     def session(self, arrival: Arrival) -> tuple[str, str] | None:
@@ -67,11 +67,11 @@ class ClientRules(Protocol):
         ...
 
     def readable(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The conversation as a person would tell it: without inserts, and with users' words as they typed them."""
+        """The conversation in readable form: without inserts, and with users' words as they typed them."""
         ...
 
     def is_summed(self, messages: Sequence[Message]) -> bool:
-        """Whether the client replaced what was said before by a summary."""
+        """Whether the client replaced earlier messages by a summary."""
         ...
 
     def starts_over(self, messages: Sequence[Message]) -> bool:
@@ -97,7 +97,7 @@ class AnyClient:
         return tuple(item for item in bare if item is not None)
 
     def heard(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The same, results of an agent's steps as a tool's, and notices left out."""
+        """The same, with results of an agent's steps as a tool's, and without notices."""
         heard = (item if item.role is not Role.USER else by_shape(item) for item in self.spoken(messages))
         return tuple(item for item in heard if item is not None)
 

@@ -1,9 +1,9 @@
-"""Adapters of several versions, live at once: stacked side by side, each row seeing its own version's columns.
+"""Adapters of several versions, live at once: stacked side by side; each row uses its own version's columns.
 
     y = x W^T + ((x A) * mask) B,   A [in, slots * rank], B [slots * rank, out], scale folded into B
 
 A row of zeros in the mask is the base model. Smaller ranks are padded with zeros, which change nothing.
-An adapter is read in PEFT's format, and refused if it would not be computed as PEFT would.
+An adapter is read in PEFT's format, and refused if the result would differ from PEFT's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from openclaw_rl.errors import AdapterError, EngineError
 PREFIX = "base_model.model."
 PICKLED = "adapter_model.bin"  # what older versions of peft wrote; never opened
 PLAIN = {
-    "target_parameters": None,  # weights of experts, which are no linear layers
+    "target_parameters": None,  # weights of experts, which are not linear layers
     "bias": "none",
     "fan_in_fan_out": False,
     "use_dora": False,
@@ -41,7 +41,7 @@ BASE_SLOT = -1
 
 @dataclass(slots=True)
 class Stack:
-    """One linear's adapters. A slot's columns are zero where its adapter leaves this linear alone."""
+    """One linear's adapters. A slot's columns are zero if its adapter does not change this linear."""
 
     down: Tensor  # [in, slots * width]
     up: Tensor  # [slots * width, out]
@@ -55,7 +55,7 @@ class AdapterPass:
     is_active: bool = False
     first: int = 0
     last: int = 0
-    mask: Tensor | None = None  # [tokens, last - first, 1]; None where one version has all rows
+    mask: Tensor | None = None  # [tokens, last - first, 1]; None if one version has all rows
     kept_mask: Tensor | None = None  # the same for the tokens whose logits are kept
 
     def add(self, out: Tensor, flat: Tensor, stack: Stack) -> Tensor:
@@ -88,7 +88,7 @@ class LinearSlice:
 
 @dataclass(frozen=True, slots=True)
 class LinearShape:
-    """A linear as it is computed, and how many of the model's own it stands for."""
+    """A linear as it is computed, and how many of the model's own it replaces."""
 
     in_features: int
     out_features: int
@@ -97,7 +97,7 @@ class LinearShape:
 
 @dataclass(slots=True)
 class Adapters:
-    """The slots. `stacks` are handed to the linears by whoever owns both."""
+    """The slots. The owner of both passes `stacks` to the linears."""
 
     parts: dict[str, LinearSlice]
     shapes: dict[str, LinearShape]
@@ -118,11 +118,11 @@ class Adapters:
         }
 
     def versions(self) -> list[PolicyVersion]:
-        """What can be asked for, beside the base."""
+        """The versions that can be requested, besides the base."""
         return [held.version for held in self._held.values() if not held.is_leaving]
 
     def slot_of(self, version: PolicyVersion) -> int | None:
-        """The slot of a version that can be asked for; None where it is not loaded."""
+        """The slot of a version that can be requested; None if it is not loaded."""
         if version.is_base:
             return BASE_SLOT
         for slot, held in self._held.items():
@@ -136,14 +136,14 @@ class Adapters:
             self._held[slot].users += 1
 
     def leave(self, slot: int) -> PolicyVersion | None:
-        """One request fewer; the version, where it went with it."""
+        """One request fewer; returns the version if that unloaded it."""
         if slot == BASE_SLOT:
             return None
         self._held[slot].users -= 1
         return self._forget_unused(slot)
 
     def unload(self, version: PolicyVersion) -> PolicyVersion | None:
-        """No new requests on the version; returns it where nothing ran on it and it is gone already."""
+        """No new requests on the version; returns it if nothing ran on it, so that it is unloaded already."""
         slot = self.slot_of(version)
         if slot is None or slot == BASE_SLOT:
             return None
@@ -151,7 +151,7 @@ class Adapters:
         return self._forget_unused(slot)
 
     def install(self, weights: AdapterWeights, version: PolicyVersion, digest: str) -> None:
-        """Copies checked weights into a free slot. Raises AdapterError or EngineError, and then nothing has changed."""
+        """Copies checked weights into a free slot. If it raises AdapterError or EngineError, nothing has changed."""
         for held in self._held.values():
             if held.version == version:
                 if held.digest != digest:
@@ -159,7 +159,7 @@ class Adapters:
                         f"version {version} is being served with other weights",
                         fix="give changed weights a new version number",
                     )
-                held.is_leaving = False  # asked for again before its last request ended: a roll back
+                held.is_leaving = False  # loaded again before its last request ended: a roll back
                 return
         slot = next((slot for slot in range(self.most) if slot not in self._held), None)
         if slot is None:
@@ -208,9 +208,9 @@ class Adapters:
         return held.version
 
     def _make_room(self, weights: AdapterWeights, slot: int) -> None:
-        """Widens the stacks for a higher rank, one more slot, or a linear that had no adapter yet."""
+        """Widens the stacks for a higher rank, another slot, or a linear that had no adapter yet."""
         rank = max(self.rank, weights.rank)
-        # room for two at least, then twice as many: widening copies, between two steps
+        # room for at least two, then twice as many: widening copies the stacks between two steps
         slots = self.slots if slot < self.slots else min(self.most, max(2, 2 * self.slots))
         for name in set(self.stacks) | {self.parts[name].owner for name in weights.linears}:
             old = self.stacks.get(name)
@@ -248,7 +248,7 @@ class AdapterWeights:
 def read_adapter(adapter: Adapter, linears: Mapping[str, tuple[int, int]]) -> AdapterWeights:
     """The adapter's weights, fit for linears given as name -> (in, out). Raises AdapterError.
 
-    Reads, hashes and checks the files; runs beside the steps, in a thread.
+    Reads, hashes and checks the files; runs in a thread, concurrently with the steps.
     """
     config = _read_config(adapter)
     try:
@@ -305,14 +305,14 @@ def _pairs(
     ups: dict[str, Tensor] = {}
     for key, tensor in tensors.items():
         if key.endswith(".base_layer.weight"):
-            continue  # peft writes the frozen weight of an adapted lm_head beside the adapter
+            continue  # peft writes the frozen weight of an adapted lm_head into the adapter's file
         name, dot, _ = key.removeprefix(PREFIX).partition(".lora_")
         if key.endswith(".lora_A.weight") and dot:
             downs[name] = tensor
         elif key.endswith(".lora_B.weight") and dot:
             ups[name] = tensor
         else:
-            raise _bad(adapter, f"it holds {key}, which is not a LoRA weight of a linear layer")
+            raise _bad(adapter, f"it contains {key}, which is not a LoRA weight of a linear layer")
     if not downs or downs.keys() != ups.keys():
         raise _bad(adapter, "some linears have only half of a LoRA pair")
     for name, down in downs.items():
@@ -322,14 +322,14 @@ def _pairs(
         have = tuple(down.shape), tuple(ups[name].shape)
         if have != want:
             raise _bad(adapter, f"{name} has shapes {have}, this model needs {want}")
-    # all at once: reading runs beside the steps, which want the interpreter back
+    # all at once: reading runs concurrently with the steps, which need the interpreter back
     if not torch.isfinite(torch.cat([tensor.float().flatten() for tensor in (*downs.values(), *ups.values())])).all():
-        raise _bad(adapter, "it holds numbers that are not finite")
+        raise _bad(adapter, "it contains numbers that are not finite")
     return {name: (downs[name].float(), ups[name].float()) for name in downs}
 
 
 def _check_targets(adapter: Adapter, config: Mapping[str, object], have: set[str], linears: set[str]) -> None:
-    """Every linear the configuration names must have come with weights: a part of an adapter is another adapter."""
+    """Every linear that the configuration names must have weights: a part of an adapter is a different adapter."""
     if config.get("layers_to_transform") is not None or config.get("exclude_modules"):
         return
     targets = config.get("target_modules")

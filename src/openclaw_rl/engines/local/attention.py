@@ -1,8 +1,8 @@
-"""Attention over the cache: what a pass reads, planned once a step, and the function transformers calls in each layer.
+"""Attention over the cache: the plan of a pass, made once a step, and the function transformers calls in each layer.
 
 A pass is one flat run of tokens [1, rows + chunks]: one token of each running row, then pieces of prompts. Rows are
-sorted by where they lie; neighbours of like length share one call. On a GPU a call costs more than what it reads, so
-there rows that are no neighbours are brought together for it.
+sorted by their place; neighbours of similar length share one call. On a GPU a call costs more than what it reads, so
+rows that are not neighbours are gathered for it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from openclaw_rl.engines.local.cache import Block, Cache, Geometry
 from openclaw_rl.errors import ModelError
 
 NAME = "openclaw_rl"
-WORTH_IT = 1 << 19  # tokens times tokens before them, from which on the past is read apart
+WORTH_IT = 1 << 19  # tokens times tokens before them, from which on the past is read separately
 OTHER_MODEL = "choose a model of plain full or sliding-window attention, such as Qwen3, Llama 3 or Mistral"
-CALL_COST = 256  # a call of its own costs as much as attending to so many tokens of padding
-CALL_COST_GPU = 1 << 15  # 0.2 ms, in which keys and values of so many tokens are copied and read
-GATHERED = 1 << 16  # tokens that are brought together at once: 268 MB of 8 heads of 128 in bfloat16
+CALL_COST = 256  # a separate call costs as much as attending to this many tokens of padding
+CALL_COST_GPU = 1 << 15  # 0.2 ms, in which keys and values of this many tokens are copied and read
+GATHERED = 1 << 16  # tokens that are gathered at once: 268 MB of 8 heads of 128 in bfloat16
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class AttentionPass:
 
 @dataclass(frozen=True, slots=True)
 class AttentionParams:
-    """How a layer's attention was asked to look."""
+    """The parameters of a layer's attention: scaling, window, ..."""
 
     scaling: float | None
     window: int | None
@@ -73,7 +73,7 @@ class AttentionParams:
 
 @dataclass(slots=True)
 class AttentionProbe:
-    """Stands in for a pass once, to see the shapes a model's layers make and how they look."""
+    """Replaces a pass once, to record the shapes and parameters of a model's attention layers."""
 
     layers: dict[int, Geometry] = field(default_factory=dict)
     looks: dict[int, AttentionParams] = field(default_factory=dict)
@@ -110,12 +110,12 @@ def plan(cache: Cache, rows: list[tuple[Block, int]], pieces: list[RowPiece], dt
 
 
 def gathers(device: torch.device) -> bool:
-    """Whether rows that are no neighbours are brought together."""
+    """Whether rows that are not neighbours are gathered."""
     return device.type == "cuda"
 
 
 def _runs(rows: list[tuple[Block, int]], *, gathers: bool) -> list[_Run]:
-    """Greedy: a row joins its neighbour's call where the padding costs less than a call of its own."""
+    """Greedy: a row joins its neighbour's call if the padding costs less than a separate call."""
     runs: list[_Run] = []
     cost = CALL_COST_GPU if gathers else CALL_COST
     for entry, (block, position) in enumerate(rows):
@@ -136,7 +136,7 @@ def _runs(rows: list[tuple[Block, int]], *, gathers: bool) -> list[_Run]:
 
 @dataclass(frozen=True, slots=True)
 class AttentionCall:
-    """One layer's call: queries [tokens, heads, dim] and how they look."""
+    """One layer's call: queries [tokens, heads, dim] and the attention's parameters."""
 
     layer: int
     query: Tensor
@@ -166,7 +166,7 @@ def attend(
     layer = module.layer_idx
     if openclaw_pass is None or not isinstance(layer, int):
         raise ModelError(
-            "the model does not hand its attention what the local engine passes on",
+            "the model does not pass the local engine's arguments on to its attention",
             fix=OTHER_MODEL,
         )
     if isinstance(openclaw_pass, AttentionProbe):
@@ -192,7 +192,7 @@ def _attend_run(now: AttentionPass, run: _Run, call: AttentionCall) -> Tensor:
     count, window = run.last - run.first, call.look.window
     first = 0 if window is None else max(0, run.shortest - window)
     keys, values = _keys_and_values(now, run, call.layer, first)
-    # the query heads that share a key head are taken as so many positions: all of them see every key
+    # the query heads that share a key head are treated as positions: all of them see every key
     grouped = call.query[run.first : run.last]
     out = F.scaled_dot_product_attention(
         grouped.reshape(count, keys.shape[1], -1, grouped.shape[2]),
@@ -214,7 +214,7 @@ def _keys_and_values(now: AttentionPass, run: _Run, layer: int, first: int) -> t
     if key not in now.spots:
         device = now.lengths.device
         bases, sizes = now.blocks[:, run.first : run.last, None, None]
-        last = now.lengths[run.first : run.last, None, None] - 1  # what lies behind is masked, and may be anything
+        last = now.lengths[run.first : run.last, None, None] - 1  # later keys are masked, and may be anything
         at = torch.arange(first, run.longest, device=device).minimum(last)
         now.spots[key] = (bases * heads + torch.arange(heads, device=device)[:, None] * sizes + at).flatten()
     shape = (run.last - run.first, heads, run.longest - first, -1)
@@ -265,8 +265,8 @@ def _attend_piece(now: AttentionPass, begin: int, piece: RowPiece, call: Attenti
 def folded(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float | None) -> Tensor:
     """Attention [1, heads, tokens, dim] of query heads that share key heads, under a mask [tokens, keys].
 
-    Those that share one are taken as so many tokens: on a GPU the kernels that keep no scores in memory take a mask or
-    shared heads, and not both. Without one of them the scores of 1,024 tokens behind 40,000 take 5 GB at 32 heads.
+    Those that share one are treated as tokens: on a GPU the kernels that keep no scores in memory take a mask or shared
+    heads, but not both. Without such a kernel the scores of 1,024 tokens after 40,000 take 5 GB at 32 heads.
     """
     heads, count, shared = query.shape[1], query.shape[2], keys.shape[1]
     out = F.scaled_dot_product_attention(
@@ -307,20 +307,20 @@ def is_worth_it(query: Tensor, values: Tensor, past: int) -> bool:
 def attend_in_two(query: Tensor, keys: Tensor, values: Tensor, past: int, scaling: float | None) -> Tensor:
     """Attention [1, heads, tokens, dim] of the last tokens of keys and values [1, key heads, all, dim], on a CPU.
 
-    The past is read without a mask, what is new causally, and both are joined. With a mask torch's kernel reads the
+    The past is read without a mask, new tokens causally, and both are joined. With a mask torch's kernel reads the
     mask's numbers for each head and computes what it hides. Without one all pieces of a prompt of 10,000 tokens took
     0.89 of the CPU time with 256 tokens a piece and 0.76 with 512 (float32, heads of 64), in bfloat16 0.95 (heads of
     128, 4,000 tokens). Short pieces after few tokens took 1.1 times as much, and keep the mask.
     """
     heads, count, dim = query.shape[1:]
     shared = keys.shape[1]
-    # the query heads that share a key head are taken as so many tokens: all of them see the whole past
+    # the query heads that share a key head are treated as tokens: all of them see the whole past
     grouped = query.reshape(1, shared, heads // shared * count, dim)
     before, before_sum = _kernel(grouped, keys[:, :, :past], values[:, :, :past], scaling, is_causal=False)
     own_keys, own_values = (one[:, :, past:].repeat_interleave(heads // shared, 1) for one in (keys, values))
     own, own_sum = _kernel(query, own_keys, own_values, scaling, is_causal=True)
     before, before_sum = before.reshape(own.shape), before_sum.reshape(own_sum.shape)
-    # each is divided by the sum of its own exponentials, of which the logarithms are given
+    # each is divided by the sum of its own exponentials, whose logarithms the kernel returns
     return torch.lerp(before, own, torch.sigmoid(own_sum - before_sum)[..., None].to(own.dtype))
 
 
@@ -335,7 +335,7 @@ def _kernel(
 
 @cache
 def _works() -> bool:
-    """Whether torch has the kernel under its own name, and it gives the sums: the name is not public."""
+    """Whether torch has the kernel under this name, which is not public, and it returns the sums."""
     query = (torch.arange(2 * 3 * 8, dtype=torch.float32).view(1, 2, 3, 8) % 7) / 7
     keys = (torch.arange(7 * 8, dtype=torch.float32).view(1, 1, 7, 8) % 5) / 5
     hidden = torch.arange(7) > torch.arange(4, 7)[:, None]

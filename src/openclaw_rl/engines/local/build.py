@@ -1,4 +1,4 @@
-"""From settings to a core that is known to compute what the model computes."""
+"""From settings to a core that is checked to compute what the model computes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_core(
 ) -> Core:
     """Loads the model, checks it, and makes the engine, timed by the clock.
 
-    Grammars are followed in another process where `is_apart`. Raises ModelError or ConfigError.
+    With `is_apart`, grammars are followed in another process. Raises ModelError or ConfigError.
     """
     torch.set_num_threads(settings.threads)
     now = AdapterPass()
@@ -44,7 +44,7 @@ def open_core(
         try:
             seconds = check_form(served, cache, settings.model)
         except (ModelError, RuntimeError) as error:
-            # RuntimeError: shapes that do not fit are another way of being another architecture
+            # RuntimeError: shapes that do not fit also mean another architecture
             log.info("not served so: form=%s why=%s", type(served.logits).__name__, error)
             wrong = error if isinstance(error, ModelError) else ModelError(str(error), fix=OTHER_MODEL)
             continue
@@ -57,7 +57,7 @@ def open_core(
             served.device,
             served.linears.kernels(),
         )
-        torch.cuda.empty_cache()  # what loading and the check took is for a trainer on the same device
+        torch.cuda.empty_cache()  # memory of loading and the check is freed for a trainer on the same device
         linears = served.linears
         adapters = Adapters(linears.parts, linears.shapes, settings.max_versions, served.dtype, served.device, now)
         held = _held(settings, served, is_apart=is_apart)
@@ -68,7 +68,7 @@ def open_core(
 
 
 def _held(settings: EngineSettings, served: ServedModel, *, is_apart: bool) -> tuple[GrammarSource, MaskSource]:
-    """Who compiles grammars, and who makes the masks of a step."""
+    """What compiles grammars, and what makes the masks of a step."""
     end = served.eos_ids[0] if served.eos_ids else 0
     tokenizer = Path(settings.model) / "tokenizer.json"
     if is_apart:
@@ -91,7 +91,7 @@ def _cache_tokens(settings: EngineSettings, *, token_bytes: int, context: int, d
         tokens = settings.cache_bytes // token_bytes
     else:
         wanted = max(GIB, 2 * block_size(context) * token_bytes)
-        tokens = min(wanted, free_bytes(device) // 4) // token_bytes  # a trainer and a judge want their share
+        tokens = min(wanted, free_bytes(device) // 4) // token_bytes  # a trainer and a judge need their share
     if tokens < UNIT:
         raise ConfigError(
             f"the cache would hold {tokens} tokens of {token_bytes} bytes",
@@ -101,7 +101,7 @@ def _cache_tokens(settings: EngineSettings, *, token_bytes: int, context: int, d
 
 
 def info_of(core: Core) -> EngineInfo:
-    """What is being served."""
+    """Facts of the served model."""
     served = core.served
     return EngineInfo(
         name=served.name,

@@ -1,7 +1,7 @@
 """Keys and values of all rows: one arena a layer, in which a row is one contiguous block [heads, size, head_dim].
 
-Head-major, because attention reads one head at a time: at 10,000 tokens a decode step's attention takes half of what
-it takes token-major.
+Head-major, because attention reads one head at a time: at 10,000 tokens a decode step's attention takes half the time
+that it takes token-major.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Block:
 
 
 def block_size(tokens: int) -> int:
-    """The smallest block that holds so many tokens."""
+    """The size of the smallest block for this many tokens."""
     size = UNIT
     while size < tokens:
         size *= 2
@@ -39,9 +39,9 @@ def block_size(tokens: int) -> int:
 
 
 class BlockAllocator:
-    """Where rows lie in the cache: blocks of 2^n tokens in pairs, so that rows of a size are neighbours.
+    """Places of rows in the cache: blocks of 2^n tokens in pairs, so that rows of equal size are neighbours.
 
-    A buddy allocator over an arena: lowest addresses first, so that running rows lie together.
+    A buddy allocator over an arena: lowest addresses first, so that running rows are close together.
     """
 
     def __init__(self, tokens: int, largest: int) -> None:
@@ -56,7 +56,7 @@ class BlockAllocator:
         self.total = base
 
     def take(self, tokens: int) -> Block | None:
-        """A block for so many tokens, or None where none is free."""
+        """A block for this many tokens, or None if none is free."""
         wanted = block_size(tokens)
         size = wanted
         while not self._free.get(size):
@@ -90,7 +90,7 @@ class BlockAllocator:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """The key and value shapes of one layer, as its attention was seen to make them."""
+    """The key and value shapes of one layer, as observed in its attention."""
 
     heads: int
     key_dim: int
@@ -98,7 +98,7 @@ class Geometry:
 
     @property
     def numbers(self) -> int:
-        """Numbers a token keeps in this layer."""
+        """How many numbers a token needs in this layer."""
         return self.heads * (self.key_dim + self.value_dim)
 
 
@@ -117,7 +117,7 @@ class Cache:
         self.head_counts = tuple(sorted({layer.heads for layer in layers.values()}))
 
     def view(self, layer: int, base: int, rows: int, size: int) -> tuple[Tensor, Tensor]:
-        """Keys and values [rows, heads, size, dim] of so many neighbouring blocks of one size. A view."""
+        """Keys and values [rows, heads, size, dim] of neighbouring blocks of one size. A view."""
         heads = self.layers[layer].heads
         start, stop = base * heads, (base + rows * size) * heads
         shape = (rows, heads, size, -1)
@@ -129,7 +129,7 @@ class Cache:
         self.values[layer].index_copy_(0, index, values)
 
     def copy(self, source: Block, target: Block, tokens: int) -> None:
-        """The first `tokens` of one block into another."""
+        """Copies the first `tokens` of one block into another."""
         for layer in self.layers:
             for have, want in zip(
                 self.view(layer, source.base, 1, source.size),
@@ -140,11 +140,11 @@ class Cache:
 
     @property
     def token_bytes(self) -> int:
-        """What the keys and values of one token take, over all layers."""
+        """The bytes of one token's keys and values, over all layers."""
         return sum(layer.numbers * self.keys[index].element_size() for index, layer in self.layers.items())
 
     def wipe(self, block: Block) -> None:
-        """Zeroes a block: nothing can be read from it any more, and no number in it reaches the rows read past it."""
+        """Zeroes a block: nothing can be read from it, and its numbers cannot affect rows that share a call."""
         for layer in self.layers:
             for view in self.view(layer, block.base, 1, block.size):
                 view.zero_()
@@ -163,7 +163,7 @@ def _zeros(shape: tuple[int, int], dtype: torch.dtype, device: torch.device) -> 
 
 @dataclass(slots=True, eq=False)
 class CachedPrefix:
-    """A row that ended: `tokens` are those whose keys and values its block holds."""
+    """A row that ended: `tokens` are those whose keys and values are in its block."""
 
     version: PolicyVersion
     tokens: Ids
@@ -187,7 +187,7 @@ def shared(left: Ids, right: Ids) -> int:
 class Prefixes:
     """Rows that ended stay in the cache, found again by version and tokens, until room is needed: least used first.
 
-    The base model is one version, whatever scope it was asked for under.
+    The base model is one version, whatever scope it was requested with.
     """
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ class Prefixes:
         return sum(len(item.tokens) for item in self._kept)
 
     def keep(self, version: PolicyVersion, tokens: Ids, block: Block) -> list[Block]:
-        """Keeps a row; returns the blocks of rows that it makes needless, being whole prefixes of it."""
+        """Keeps a row; returns the blocks of rows that are complete prefixes of it and no longer needed."""
         needless = [
             item for item in self._kept if item.version == version and shared(item.tokens, tokens) == len(item.tokens)
         ]
@@ -211,7 +211,7 @@ class Prefixes:
         return [item.block for item in needless]
 
     def find(self, version: PolicyVersion, tokens: Ids) -> tuple[CachedPrefix | None, int]:
-        """What shares the longest prefix with these tokens under this version, and how long it is."""
+        """The row that shares the longest prefix with these tokens under this version, and that prefix's length."""
         best: CachedPrefix | None = None
         longest = 0
         for item in self._kept:
@@ -225,12 +225,12 @@ class Prefixes:
         return best, longest
 
     def take(self, item: CachedPrefix) -> Block:
-        """Hands a kept row's block over."""
+        """Removes a kept row and returns its block."""
         self._kept.remove(item)
         return item.block
 
     def oldest(self, *, but: CachedPrefix | None = None) -> CachedPrefix | None:
-        """What was used least lately, `but` not counted."""
+        """The least recently used row, except `but`."""
         return min((item for item in self._kept if item is not but), key=lambda item: item.used, default=None)
 
     def forget_all(self) -> list[Block]:

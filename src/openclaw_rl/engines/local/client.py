@@ -1,7 +1,7 @@
-"""The engine as the rest of the program has it: an asyncio object in front of a child process that holds the model.
+"""The engine as the rest of the program sees it: an asyncio object in front of a child process with the model.
 
-If the child dies it is started again, and every request goes on from the tokens it has: to whoever reads a stream
-nothing happened but a pause.
+If the child dies it is started again, and every request continues from the tokens it has: readers of a stream notice
+only a pause.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ class LocalEngine:
         self._questions = Questions(self._send)
         self._adapters: dict[PolicyVersion, Adapter] = {}
         self._leaving: set[PolicyVersion] = set()
-        # whoever scores waits here; streams never do
+        # scores wait here; streams never do
         self._score_places = asyncio.Semaphore(settings.max_rows)
 
     @classmethod
     async def start(cls, settings: EngineSettings) -> LocalEngine:
-        """An engine that serves. Raises ModelError or ConfigError where the model cannot be."""
+        """An engine that serves. Raises ModelError or ConfigError if the model cannot be served."""
         engine = cls(settings)
         await engine._open()
         return engine
 
     async def aclose(self) -> None:
-        """Ends the child. Streams still open end with EngineError."""
+        """Ends the child. Streams that are still open end with EngineError."""
         self._is_closing = True
         if self._reviving is not None:
             self._reviving.cancel()
@@ -78,7 +78,7 @@ class LocalEngine:
 
     @property
     def info(self) -> EngineInfo:
-        """What is being served."""
+        """Facts of the served model."""
         if self._info is None:
             raise EngineError("the engine has not started")
         return self._info
@@ -90,7 +90,7 @@ class LocalEngine:
 
     @property
     def is_up(self) -> bool:
-        """Whether a child runs that takes requests; while it is being started again they wait."""
+        """Whether a child runs and accepts requests; they wait while it is restarted."""
         return self._is_up
 
     @property
@@ -100,7 +100,7 @@ class LocalEngine:
 
     # -- Engine
     async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
-        """Sampled tokens as they come; see core.protocols.Engine. Ends at `sampling.stop_ids` alone, or in length."""
+        """Sampled tokens as they come; see core.protocols.Engine. Ends only at `sampling.stop_ids` or by length."""
         stream = self._open_stream(prompt, sampling, version)
         try:
             while True:
@@ -129,7 +129,7 @@ class LocalEngine:
                 self._forget_unused(version)
 
     async def load(self, adapter: Adapter) -> None:
-        """Makes a version ready. Raises AdapterError, or EngineError for want of room, and then nothing has changed."""
+        """Loads a version. Raises AdapterError, or EngineError if there is no room; then nothing has changed."""
         if adapter.version.is_base:
             raise AdapterError(
                 f"version {adapter.version} is the base model", fix="number adapters from 1 on; 0 needs no loading"
@@ -141,14 +141,14 @@ class LocalEngine:
         self._leaving.discard(adapter.version)
 
     async def unload(self, version: PolicyVersion) -> None:
-        """Takes no new requests on the version; its slot is free when the last one ends."""
+        """Accepts no new requests on the version; its slot is free when the last one ends."""
         if version in self._adapters and version not in self._leaving:
             self._leaving.add(version)
             self._send(wire.Unload(version))
             self._forget_unused(version)
 
     async def flush(self) -> None:
-        """Forgets all that was read, what is under way when it ends; returns once what was let go is overwritten."""
+        """Drops cached prefixes, those of running requests when they end; returns once the memory is overwritten."""
         self._send(wire.Flush())
         with suppress(EngineError):
             stats = await self.stats()
@@ -157,13 +157,13 @@ class LocalEngine:
                 stats = await self.stats()
 
     async def stats(self) -> EngineStats:
-        """The child's counters. Raises EngineError where it is gone."""
+        """The child's counters. Raises EngineError if it is gone."""
         if self._broken is not None or not self._is_up:
             raise self._broken or EngineError("the engine is starting again", fix="ask again in a moment")
         return replace(await self._questions.stats(self._new_id()), restarts=len(self._restarts))
 
     async def check_grammar(self, grammar: Grammar) -> None:
-        """Returns once answers can be held to it. Raises RequestError where they cannot be."""
+        """Returns once answers can be constrained to it. Raises RequestError if they cannot."""
         if self._broken is not None:
             raise self._broken
         if self._is_up:  # else it is compiled when the request is submitted
@@ -204,7 +204,7 @@ class LocalEngine:
         check_version(version, self._adapters, self._leaving)
 
     def _forget_unused(self, version: PolicyVersion) -> None:
-        """A version that is leaving is remembered for a restart as long as somebody runs on it."""
+        """Keeps a version that is being unloaded for a restart as long as a request runs on it."""
         if version in self._leaving:
             users = [stream.version for stream in self._streams.values() if not stream.has_ended]
             users += [job.version for job, _ in self._scores.values()]
@@ -227,7 +227,7 @@ class LocalEngine:
         return self._next_id
 
     def _send(self, command: wire.Command) -> None:
-        """To the child; while it is being started again nothing is sent, for all that is open is sent afterwards."""
+        """Sends to the child. Nothing is sent while it is restarted: all open requests are sent afterwards."""
         if self._is_up and self._link is not None:
             self._link.send(command)
 
@@ -268,7 +268,7 @@ class LocalEngine:
                     self._starting.set_exception(kind(problem, fix=fix))
 
     def _on_step(self, step: wire.StepOutput) -> None:
-        """Hands the step's tokens to their streams; some microseconds a token, no task in between."""
+        """Hands the step's tokens to their streams; a few microseconds a token, without a task in between."""
         streams, top, ended, cached = self._streams, step.top, step.ended, step.cached
         masked = step.masked
         for spot, request in enumerate(step.rows):
@@ -312,7 +312,7 @@ class LocalEngine:
         self._questions.fail(error)
 
     def _on_gone(self, link: ChildLink) -> None:
-        """The child ended: asked to, while it started, or by dying."""
+        """The child ended: on request, during its start, or by dying."""
         self._is_up = False
         self._fail_suspects()
         gone = EngineError("the engine's process ended while it started", fix="read its messages above")
@@ -327,7 +327,7 @@ class LocalEngine:
         self._resuming.clear()
         for stream in self._streams.values():
             if not stream.outlived():
-                log.error("request=%d is given up: the engine's process keeps ending under it", stream.id)
+                log.error("request=%d is given up: the engine's process ends each time it runs", stream.id)
                 stream.fail(
                     EngineError(
                         "the engine's process ended again and again while it worked on this request",
@@ -336,7 +336,7 @@ class LocalEngine:
                 )
 
     async def _revive(self) -> None:
-        """Starts the child again, until it serves or has died too often; then everything open goes on."""
+        """Restarts the child until it serves or has died too often; then open requests continue."""
         while True:
             now = time.monotonic()
             self._restarts = [at for at in self._restarts if now - at < RESTART_WINDOW_S]
@@ -359,7 +359,7 @@ class LocalEngine:
                 return
 
     async def _resume_or_lose(self) -> None:
-        """Resumes, unless this child dies over it, when nobody would answer any more."""
+        """Resumes, unless this child dies meanwhile and could not answer any more."""
         assert self._link is not None
         resuming = asyncio.ensure_future(self._resume())
         try:
@@ -371,7 +371,7 @@ class LocalEngine:
             await asyncio.gather(resuming, return_exceptions=True)
 
     def _submit_again(self) -> None:
-        """What was open, each from where it stands; versions that were leaving leave when all of that runs."""
+        """Submits open requests from their last tokens; versions being unloaded are unloaded once all of them run."""
         for job, _ in self._scores.values():
             self._send(job)
         self._resuming.begin(self._streams.values())
@@ -385,7 +385,7 @@ class LocalEngine:
         self._fail_all(self._broken)
 
     async def _resume(self) -> None:
-        """Loads again what was loaded."""
+        """Reloads the versions that were loaded."""
         for load, _ in list(self._loads.values()):
             self._send(load)
         for version, adapter in list(self._adapters.items()):

@@ -1,4 +1,4 @@
-"""Versions of which every weight was trained: whole copies of the model beside the base, as many as may be."""
+"""Versions of which every weight was trained: full copies of the model besides the base, up to a limit."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ class FullCopies:
     _held: dict[PolicyVersion, _Copy] = field(default_factory=dict)
 
     def versions(self) -> list[PolicyVersion]:
-        """What can be asked for."""
+        """The versions that can be requested."""
         return [version for version, held in self._held.items() if not held.is_leaving]
 
     def holds(self, version: PolicyVersion) -> bool:
-        """Whether the version can be asked for."""
+        """Whether the version can be requested."""
         return version in self._held and not self._held[version].is_leaving
 
     def model_of(self, version: PolicyVersion) -> ServedModel | None:
-        """The model that speaks as this version; None for the base and for adapters."""
+        """The model of this version; None for the base and for adapters."""
         held = self._held.get(version)
         return None if held is None else held.served
 
     def check_room(self, version: PolicyVersion, *, coming: int = 0) -> None:
-        """Raises EngineError where one copy more is more than there may be; `coming` are being read already."""
+        """Raises EngineError if one more copy exceeds the limit; `coming` are being read already."""
         if version not in self._held and len(self._held) + coming >= self.most:
             raise EngineError(
                 f"{self.most} whole copies of the model are loaded, which is all that engine.max_full_versions allows",
-                fix="unload one, or raise engine.max_full_versions where memory allows another copy",
+                fix="unload one, or raise engine.max_full_versions if memory allows another copy",
             )
 
     def install(self, served: ServedModel, version: PolicyVersion, digest: str) -> None:
-        """Makes a copy live. Raises AdapterError, EngineError, and then nothing has changed."""
+        """Makes a copy live. If it raises AdapterError or EngineError, nothing has changed."""
         held = self._held.get(version)
         if held is not None and held.digest != digest:
             raise AdapterError(
@@ -68,14 +68,14 @@ class FullCopies:
             self._held[version].users += 1
 
     def leave(self, version: PolicyVersion) -> PolicyVersion | None:
-        """One request fewer; the version, where it went with it."""
+        """One request fewer; returns the version if that unloaded it."""
         if version not in self._held:
             return None
         self._held[version].users -= 1
         return self._forget_unused(version)
 
     def unload(self, version: PolicyVersion) -> PolicyVersion | None:
-        """No new requests on the version; returns it where nothing ran on it and it is gone already."""
+        """No new requests on the version; returns it if nothing ran on it, so that it is unloaded already."""
         if version not in self._held:
             return None
         self._held[version].is_leaving = True
@@ -90,9 +90,9 @@ class FullCopies:
 
 
 def read_copy(adapter: Adapter, settings: EngineSettings, base: ServedModel) -> ServedModel:
-    """The model of a version's folder, in a form that computes what it computes itself. Raises AdapterError.
+    """The model in a version's folder, in a form that computes the same as the model itself. Raises AdapterError.
 
-    Runs beside the steps, in a thread.
+    Runs in a thread, concurrently with the steps.
     """
     wrong = "it has no form that can be served"
     try:

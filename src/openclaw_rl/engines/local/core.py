@@ -1,6 +1,6 @@
 """The engine itself: a synchronous object with `step()`. No thread, no asyncio; the child process drives it.
 
-A step admits requests, plans one pass over all of them, runs the model once, samples, and says what came of it.
+A step admits requests, plans one pass over all of them, runs the model once, samples, and returns the result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from openclaw_rl.engines.local.sampler import Draw, DrawnTokens, sample, top_of,
 from openclaw_rl.engines.local.wire import ScoreJob, StepOutput, Submit
 from openclaw_rl.engines.settings import EngineSettings
 
-LOGITS_AT_ONCE = 1 << 24  # numbers of logits that scores may ask of one pass
+LOGITS_AT_ONCE = 1 << 24  # numbers of logits that scores may use in one pass
 SCORES_AT_ONCE = 8
 
 
@@ -70,9 +70,9 @@ class Core:
         self._failed: list[tuple[int, str]] = []
         self._counts = counts
 
-    # -- what the outside asks
+    # -- commands
     def submit(self, ask: Submit, guide: Guided | None = None) -> None:
-        """Queues a request, whose answer the guide holds to its grammar."""
+        """Queues a request; the guide constrains its answer to its grammar."""
         slot = self._take_up(ask.version)
         if slot is None:
             self._failed.append((ask.id, f"version {ask.version} is not loaded"))
@@ -89,7 +89,7 @@ class Core:
         self._jobs.append(scoring_row(job, slot))
 
     def cancel(self, request: int) -> None:
-        """Drops a request before the next step; one that has ended is no error."""
+        """Drops a request before the next step; if it has ended, nothing happens."""
         for rows in (self._waiting, self._jobs, self._reading, self._running):
             for row in rows:
                 if row.id == request:
@@ -98,7 +98,7 @@ class Core:
                     return
 
     def install(self, weights: AdapterWeights | ServedModel, version: PolicyVersion, digest: str) -> None:
-        """Makes a version ready. Raises AdapterError or EngineError, and then nothing has changed."""
+        """Makes a version ready. If it raises AdapterError or EngineError, nothing has changed."""
         if isinstance(weights, ServedModel):
             self.copies.install(weights, version, digest)
             return
@@ -107,17 +107,17 @@ class Core:
             self.served.linears.made[name].stack = stack
 
     def unload(self, version: PolicyVersion) -> None:
-        """Forgets a version once nothing runs on it."""
+        """Unloads a version once nothing runs on it."""
         gone = self.adapters.unload(version) or self.copies.unload(version)
         if gone is not None:
             self.room.forget(gone)
 
     def flush(self) -> None:
-        """Forgets all that was read, and what runs or waits now when it ends."""
+        """Drops all cached prefixes, and those of running and waiting requests when they end."""
         self.room.flush((*self._waiting, *self._jobs, *self._reading, *self._running))
 
     def _take_up(self, version: PolicyVersion) -> int | None:
-        """The slot that a request on this version runs on, one more using it; None where it is not loaded."""
+        """The slot of this version, counted as used by one more request; None if it is not loaded."""
         slot = BASE_SLOT if self.copies.holds(version) else self.adapters.slot_of(version)
         if slot is not None:
             self.adapters.use(slot)
@@ -148,7 +148,7 @@ class Core:
     # -- one step
     @torch.inference_mode()
     def step(self) -> StepOutput:
-        """Admits, runs the model once over all rows, samples. What came of it, for every row that moved."""
+        """Admits, runs the model once over all rows, samples. Returns the result of every row that advanced."""
         begin = self._counts.clock()
         out = StepOutput(failed=self._failed)
         self._failed = []
@@ -172,7 +172,7 @@ class Core:
         return out
 
     def _make_room(self) -> None:
-        """Rows that outgrew their block move; one for which there is no room waits and is read again."""
+        """Moves rows that outgrew their block; one without room waits and is read again."""
         for row in list(self._running):
             if not self.room.grow(row):
                 self._running.remove(row)
@@ -181,9 +181,9 @@ class Core:
                 self._waiting.appendleft(row)
 
     def _choose(self) -> list[_Reading]:
-        """The pieces of prompts this pass reads: those begun before, then new ones, as long as there is time.
+        """The pieces of prompts that this pass reads: those begun before, then new ones, while there is time.
 
-        In every other pass the shortest is first: a new question must not wait until a long conversation is read.
+        Every other pass reads the shortest first: a new question must not wait until a long conversation is read.
         """
         budget_s = self.pace.budget_s(len(self._running))
         if not budget_s:
@@ -212,7 +212,7 @@ class Core:
         return readings
 
     def _admit(self) -> Row | None:
-        """The next request that gets a place, or None. Scores come after requests, whom somebody waits for."""
+        """The next request that gets a place, or None. Requests come before scores, since users wait for them."""
         asking = sum(row.score is None for row in self._reading)
         if self._waiting and len(self._running) + asking < self._most_rows:
             row = self._waiting[0]
@@ -230,7 +230,7 @@ class Core:
         return row
 
     def _kept(self, rows: list[Row], readings: list[_Reading]) -> tuple[list[int], list[Row]]:
-        """Where in the pass logits are needed: for the rows that speak first, then for scores; and who speaks."""
+        """Where in the pass logits are needed: for the rows that sample, then for scores; and the sampling rows."""
         kept, speaking = list(range(len(rows))), list(rows)
         scored: list[int] = []
         at = len(rows)
@@ -247,7 +247,7 @@ class Core:
         return kept + scored, speaking
 
     def _forward(self, rows: list[Row], readings: list[_Reading], kept: list[int]) -> Tensor:
-        """Logits [kept, V], of each row by the model of its version: one pass for each model that has any."""
+        """Logits [kept, V], each row's from the model of its version: one pass for each model that has rows."""
         models = {id(model): model for row in (*rows, *(each.row for each in readings)) for model in [self._model(row)]}
         if len(models) == 1:
             return self._pass(next(iter(models.values())), rows, readings, kept)
@@ -256,7 +256,7 @@ class Core:
         for model in models.values():
             own_rows = [row for row in rows if self._model(row) is model]
             own_readings = [each for each in readings if self._model(each.row) is model]
-            flat: list[int] = []  # where this model's tokens stand among all
+            flat: list[int] = []  # the places of this model's tokens among all
             for row in (*own_rows, *(each.row for each in own_readings)):
                 flat.extend(spans[row.id])
             place = {at: own for own, at in enumerate(flat)}
@@ -272,7 +272,7 @@ class Core:
         return self.copies.model_of(row.version) or self.served
 
     def _spans(self, rows: list[Row], readings: list[_Reading]) -> dict[int, range]:
-        """Where each row's tokens stand in the pass."""
+        """The places of each row's tokens in the pass."""
         spans = {row.id: range(at, at + 1) for at, row in enumerate(rows)}
         at = len(rows)
         for reading in readings:

@@ -1,4 +1,4 @@
-"""Compiled grammars, kept by their text. The library is llguidance, loaded when the first grammar comes."""
+"""Compiled grammars, kept by their text. The library is llguidance, loaded with the first grammar."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INSTALL = "install the engine's grammar library: pip install 'openclaw-rl[local]
 
 
 class Grammars:
-    """Compiles in whatever thread asks, and hands out a fresh guide for each answer. Several threads may ask."""
+    """Compiles in the calling thread, and makes a new guide for each answer. Safe for several threads."""
 
     def __init__(self, tokenizer: Path, vocab_size: int, end: int) -> None:
         self._source = tokenizer
@@ -43,7 +43,7 @@ class Grammars:
             return grammar.text in self._kept
 
     def compile(self, grammar: Grammar) -> None:
-        """Raises RequestError where the library does not take it, or it is too much."""
+        """Raises RequestError if the library refuses it, or it is too large."""
         if self.holds(grammar):
             return
         check_size(grammar)
@@ -56,7 +56,7 @@ class Grammars:
             self._kept.put(grammar.text, made)
 
     def guide(self, grammar: Grammar, said: tuple[int, ...] = ()) -> Guide:
-        """A guide that stands behind what was said already. Raises RequestError as `compile`."""
+        """A guide positioned after the tokens `said`. Raises RequestError as `compile`."""
         self.compile(grammar)
         with self._lock:
             held = self._kept.get(grammar.text)
@@ -103,7 +103,7 @@ def check_size(grammar: Grammar) -> None:
 
 
 def _in_lark(text: str) -> str:
-    """The grammar with parts in GBNF written in Lark. Raises RequestError where one is no GBNF."""
+    """The grammar with its GBNF parts rewritten in Lark. Raises RequestError if one is not valid GBNF."""
     if not text.startswith("{"):
         return text
     from llguidance.gbnf_to_lark import any_to_lark
@@ -113,13 +113,13 @@ def _in_lark(text: str) -> str:
         if "gbnf" in part:
             try:
                 part["lark_grammar"] = any_to_lark(part.pop("gbnf"))
-            except Exception as error:  # the library has no kind of its own for all that it finds wrong
+            except Exception as error:  # the library has no exception class for all its errors
                 raise _refused(f"the grammar is not valid GBNF: {error}") from error
     return json.dumps(held)
 
 
 def _follow(matcher: LLMatcher, text: str, tried: Callable[[str], str]) -> None:
-    """Goes some steps along the grammar: what is too wide for the library shows there. Raises RequestError."""
+    """Takes a few steps along the grammar: a grammar too large for the library fails there. Raises RequestError."""
     for _ in range(PROBED):
         found = matcher.compute_ff_tokens()
         mask = int.from_bytes(matcher.compute_bitmask(), "little")

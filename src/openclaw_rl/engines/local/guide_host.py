@@ -1,7 +1,7 @@
 """The process that follows grammars: `python -m openclaw_rl.engines.local.guide_host TOKENIZER VOCAB_SIZE END FD`.
 
-Steps are asked for over stdin and answered over stdout, in order; grammars are compiled beside them, asked for over the
-socket FD. Where stdin closes, the engine is gone and so are we.
+Steps are requested over stdin and answered over stdout, in order; grammars are compiled concurrently, on request over
+the socket FD. When stdin closes, the engine is gone and the process ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from openclaw_rl.engines.local.guides import WORD, Guide, LostGuide, fill
 from openclaw_rl.errors import RequestError
 
 UNKNOWN = LostGuide("the grammar is not known any more")
-COMPILING_NICE = 10  # steps come before compiling: on Linux a thread has a priority of its own
+COMPILING_NICE = 10  # steps come before compiling: on Linux each thread has its own priority
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def _compile(grammars: Grammars, asked: pipe.Connection) -> None:
 
 
 class Following:
-    """All answers that follow grammars now, by number."""
+    """All answers that are following grammars, by number."""
 
     def __init__(self, grammars: Grammars, words: int) -> None:
         self._grammars = grammars
@@ -67,14 +67,14 @@ class Following:
         self._guides: dict[int, Guide | LostGuide] = {}
 
     def open(self, ask: Open) -> None:
-        """One more; what is wrong with it is said where it is asked for."""
+        """Adds an answer; its fault, if any, is reported with the next request for it."""
         try:
             self._guides[ask.guide] = self._grammars.guide(ask.grammar, ask.said)
         except RequestError as error:
             self._guides[ask.guide] = LostGuide(error.problem)
 
     def answer(self, ask: Ask) -> Answer:
-        """What may come next."""
+        """The tokens that may come next."""
         for number in ask.gone:
             self._guides.pop(number, None)
         guides = [self._guides.get(number, UNKNOWN) for number, _ in ask.guides]

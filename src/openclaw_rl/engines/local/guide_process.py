@@ -1,7 +1,7 @@
-"""Grammars followed in a process of their own, as the engine sees it.
+"""Grammars followed in a separate process, as the engine sees it.
 
-Masks are made there while this process runs the model. In a thread of this process they would be made more slowly, and
-slow the model down: the two would wait for the interpreter in turn.
+Masks are made there while this process runs the model. In a thread of this process they would be slower, and slow the
+model down: the two would wait for the interpreter in turn.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ ANSWER_S = 30.0  # a process that takes longer for a step is ended: all answers 
 
 
 class RemoteGuide:
-    """An answer that follows a grammar elsewhere."""
+    """An answer whose grammar is followed in the other process."""
 
     def __init__(self, number: int, grammar: Grammar, said: tuple[int, ...], process: GuideProcess) -> None:
         self.number = number
         self.grammar = grammar
         self.said = list(said)
-        self.untold = 0  # of what was said, from the end
-        self.start = 0  # the start of the process that knows of it
+        self.untold = 0  # how many of the last tokens were not sent yet
+        self.start = 0  # the start of the process that has this guide
         self.is_complete = False
         self.problem = ""
         self.is_over = False
         self._process = process
 
     def take(self, token: int) -> None:
-        """The answer went on with this token; the process hears of it with the next step."""
+        """The answer continued with this token; the process receives it with the next step."""
         if self.is_complete and token in self.grammar.ends:
             self.is_over = True
             return
         self.said.append(token)
         self.untold += 1
         if not self.grammar.ends:
-            self._process.ask([self])  # the grammar alone says whether it ends here
+            self._process.ask([self])  # only the grammar decides whether it ends here
 
     def told(self) -> tuple[int, ...]:
-        """The tokens that the process has not heard of; it has now."""
+        """The tokens that were not sent to the process yet; they count as sent now."""
         fresh = tuple(self.said[len(self.said) - self.untold :]) if self.untold else ()
         self.untold = 0
         return fresh
 
 
 class GuideProcess:
-    """Starts the process with the first grammar, and again where it died: nothing is lost by that."""
+    """Starts the process with the first grammar, and again if it died, which loses nothing."""
 
     def __init__(self, tokenizer: Path, vocab_size: int, end: int, device: torch.device) -> None:
         self._arguments = (str(tokenizer), str(vocab_size), str(end))
@@ -82,17 +82,17 @@ class GuideProcess:
 
     @property
     def pid(self) -> int:
-        """The process' id; 0 where none was started."""
+        """The process's id; 0 if none was started."""
         return 0 if self._child is None else self._child.pid
 
-    # -- grammars; any thread may ask
+    # -- grammars; from any thread
     def holds(self, grammar: Grammar) -> bool:
         """Whether it is compiled already."""
         with self._sending:
             return grammar.text in self._known
 
     def compile(self, grammar: Grammar) -> None:
-        """Raises RequestError where the library does not take it, or it is too much."""
+        """Raises RequestError if the library refuses it, or it is too large."""
         if self.holds(grammar):
             return
         check_size(grammar)
@@ -121,12 +121,12 @@ class GuideProcess:
         try:
             pipe.write(asked, grammar)
             answer = pipe.read(asked)
-        except (OSError, ValueError):  # it died, or was ended by whoever noticed first
+        except (OSError, ValueError):  # it died, or another thread noticed first and ended it
             return None
         return answer if isinstance(answer, tuple) else None
 
     def guide(self, grammar: Grammar, said: tuple[int, ...] = ()) -> RemoteGuide:
-        """A guide that stands after what was said already. Raises RequestError as `compile`."""
+        """A guide positioned after the tokens `said`. Raises RequestError as `compile`."""
         self.compile(grammar)
         with self._sending:
             self._known.get(grammar.text)
@@ -136,7 +136,7 @@ class GuideProcess:
 
     # -- steps
     def begin(self, guides: Mapping[int, Guided]) -> Callable[[], Masks]:
-        """Gives the masks of a step's rows that have a guide, by row, once they are there."""
+        """Returns a function that waits for the masks of a step's rows with a guide, by row."""
         held = [guide for guide in guides.values() if isinstance(guide, RemoteGuide)]
         is_sent = self._sent(held)
 
@@ -154,7 +154,7 @@ class GuideProcess:
         return masks
 
     def ask(self, guides: list[RemoteGuide]) -> None:
-        """Whether these are over."""
+        """Finds out whether these answers are over."""
         answer = self._answer(guides, self._sent(guides, next_too=False), next_too=False)
         if answer is not None:
             self._heed(guides, answer)
@@ -166,7 +166,7 @@ class GuideProcess:
             guides[entry].problem = problem
 
     def _sent(self, guides: list[RemoteGuide], *, next_too: bool = True) -> bool:
-        """Whether they were asked about; those that the process does not know are opened there first."""
+        """Whether the request was sent; guides that the process does not know are opened there first."""
         with self._sending:
             child = self._started()
             assert child.stdin is not None
@@ -185,7 +185,7 @@ class GuideProcess:
     def _read(self) -> Answer | None:
         assert self._child is not None and self._child.stdout is not None
         try:
-            # nothing is buffered here: one answer is read whole before the next is asked for
+            # nothing is buffered here: one answer is read completely before the next request
             readable = pipe.is_readable(self._child.stdout.fileno(), ANSWER_S)
             answer = pipe.read(self._child.stdout) if readable else None
         except (OSError, ValueError):
@@ -193,7 +193,7 @@ class GuideProcess:
         return answer if isinstance(answer, Answer) else None
 
     def _answer(self, guides: list[RemoteGuide], is_sent: bool, *, next_too: bool = True) -> Answer | None:
-        """The answer; where none comes, that of a new process, which is given all that these answers have said."""
+        """The answer; if none comes, that of a new process, which receives all tokens of these answers."""
         answer = self._read() if is_sent else None
         for _ in range(STARTS):
             if answer is not None:

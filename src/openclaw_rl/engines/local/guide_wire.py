@@ -13,7 +13,7 @@ from openclaw_rl.core.sampling import Grammar
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """An answer begins to follow its grammar, after what it has said already. It is not answered."""
+    """Begins to follow an answer's grammar, after the tokens it already has. There is no reply."""
 
     guide: int
     grammar: Grammar
@@ -21,8 +21,8 @@ class Open:
 
 
 class Ask(NamedTuple):
-    """What may come next: of each guide (its number, the tokens taken since it was asked last). `gone` are not needed
-    any more. Without `next_too` only whether they are over is asked.
+    """What may come next: for each guide (its number, the tokens taken since the last request). `gone` are not needed
+    any more. Without `next_too` only whether they are over is requested.
     """
 
     guides: tuple[tuple[int, tuple[int, ...]], ...]
@@ -31,9 +31,9 @@ class Ask(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Bits [guides, words] as bytes; where one token is left, and where the answer may end or is over.
+    """Bits [guides, words] as bytes; entries with one token left, and entries where the answer may end or is over.
 
-    `problems` holds, by entry, what is wrong.
+    `problems` is what is wrong, by entry.
     """
 
     bits: bytes
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GrammarRefusal:
-    """A grammar that the library does not take."""
+    """A grammar that the library refuses."""
 
     problem: str
     fix: str

@@ -1,6 +1,6 @@
-"""Answers that follow grammars: a guide for each, and what may come next as bits.
+"""Answers that follow grammars: a guide for each, and the tokens that may come next as bits.
 
-No torch: outside tests it runs in a process of its own (guide_process.py).
+No torch: outside tests it runs in a separate process (guide_process.py).
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ FEW = 64
 
 
 class Guide:
-    """Where one answer stands in its grammar.
+    """The position of one answer in its grammar.
 
-    Text that only one way leads through is forced in the tokenizer's own cut, so that a model never reads a cut of its
-    words that it would not have made.
+    If only one text is possible, it is forced as the tokenizer would split it, so that a model never reads its own
+    words in tokens that it would not have sampled.
     """
 
     def __init__(self, matcher: LLMatcher, ends: Sequence[int], own_end: int) -> None:
         self._matcher = matcher
         self._ends = tuple(ends)
-        self._own_end = own_end  # the library allows this id where the grammar is complete; we allow `ends`
+        self._own_end = own_end  # the library allows this id when the grammar is complete; we allow `ends`
         self._forced: list[int] = []  # the next tokens, the last one first
-        self._taken: list[int] = []  # by the answer, and not yet by the library
+        self._taken: list[int] = []  # tokens of the answer that the library has not received yet
         self.is_complete = False  # whether the answer may end here
         self.problem = ""
         self.is_over = False
 
     def mask(self, pointer: int, size_bytes: int) -> None:
-        """Writes the library's mask of the next token; nothing where it is known to be forced."""
+        """Writes the library's mask of the next token; nothing if the token is known to be forced."""
         if not self._forced:
             self._catch_up()
             self._matcher.unsafe_compute_mask_ptr(pointer, size_bytes)
 
     def narrow(self, words: Words, left: int) -> int:
-        """Makes the library's mask, which allows `left` tokens, the one to sample by; how many it allows."""
+        """Turns the library's mask, which allows `left` tokens, into the sampling mask; returns how many it allows."""
         if not self._forced:
-            # the library lets an answer end where it is complete, and also where it can lead nowhere
+            # the library lets an answer end when it is complete, and also at a dead end
             may_end = bool(int(words[self._own_end // WORD]) >> self._own_end % WORD & 1)
             self.is_complete = may_end and self._matcher.is_accepting()
             if self.is_complete:
@@ -55,7 +55,7 @@ class Guide:
             if may_end:
                 self.problem = f"the grammar cannot be followed: {self._matcher.get_error() or 'it leads nowhere'}"
                 return left
-            if left > FEW:  # what is forced in one cut is allowed in few
+            if left > FEW:  # a forced text allows only a few tokens
                 return left
             if not left or self._matcher.is_error():
                 self.problem = f"the grammar cannot be followed: {self._matcher.get_error() or 'no token is left'}"
@@ -69,7 +69,7 @@ class Guide:
         return 1
 
     def take(self, token: int) -> None:
-        """The answer went on with this token. The library hears of it with the next mask, beside the model's pass."""
+        """The answer continued with this token. The library receives it with the next mask, during the model's pass."""
         if self.is_complete and token in self._ends:
             self.is_over = True
             return
@@ -87,7 +87,7 @@ class Guide:
         """The answer begins with these tokens, which were sampled before."""
         taken = self._matcher.try_consume_tokens(list(said))
         if taken < len(said):
-            self.problem = "the grammar cannot be followed from where the answer stood"
+            self.problem = "the grammar cannot be followed from the answer's last token"
         if not self._ends:
             self.is_over = self._matcher.is_stopped()
 
@@ -103,7 +103,7 @@ class Guide:
 
 
 class LostGuide:
-    """An answer whose grammar cannot be followed: everything may come next, and `problem` says why."""
+    """An answer whose grammar cannot be followed: any token may come next; `problem` is the reason."""
 
     is_complete = False
     is_over = False
@@ -116,11 +116,11 @@ class LostGuide:
         ctypes.memset(pointer, 0xFF, size_bytes)
 
     def narrow(self, words: Words, left: int) -> int:
-        """What is allowed stays so."""
+        """Leaves the mask as it is."""
         return left
 
     def take(self, token: int) -> None:
-        """Nothing follows from it."""
+        """Does nothing."""
 
 
 def _bit(token: int) -> int:
@@ -135,7 +135,7 @@ def _allow(words: Words, token: int) -> None:
 def fill(
     guides: Sequence[Guide | LostGuide], words: int
 ) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.int32]], list[bool]]:
-    """Bits [guides, words] of the tokens that may come next, and where only one may."""
+    """Bits [guides, words] of the tokens that may come next, and the entries where only one may."""
     table = np.zeros((len(guides), words), dtype=np.int32)
     pointer, row_bytes = table.ctypes.data, table.strides[0]
     for entry, guide in enumerate(guides):

@@ -1,6 +1,6 @@
-"""The engine's child process: `python -m openclaw_rl.engines.local.host`, spoken to over stdin and stdout.
+"""The engine's child process: `python -m openclaw_rl.engines.local.host`, controlled over stdin and stdout.
 
-One message a step goes out. Commands are taken between steps; when stdin closes, the parent is gone and so are we.
+It sends one message a step. Commands are read between steps; when stdin closes, the parent is gone and the child ends.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHUNK = 1 << 20
-SWITCH_S = 0.0005  # reading an adapter beside the steps must give the interpreter back at once
-MOST_WAITING = 64  # grammars asked about at once; the requests that wait are bounded by their client
+SWITCH_S = 0.0005  # reading an adapter during the steps must give the interpreter back at once
+MOST_WAITING = 64  # grammar checks at once; the client limits the requests that wait
 
 
 def main() -> None:
@@ -95,7 +95,7 @@ def _open(start: Start, out: BinaryIO) -> Core | None:
 
 
 class EngineHost:
-    """Drives a core by what comes over a pipe."""
+    """Drives a core with commands from a pipe."""
 
     def __init__(self, core: Core, out: BinaryIO, settings: EngineSettings) -> None:
         from openclaw_rl.engines.local.adapters import read_adapter
@@ -113,7 +113,7 @@ class EngineHost:
         self._compiling = GrammarCompiler(core.grammars, self._rouse)
 
     def run(self) -> None:
-        """Steps while there is work, waits where there is none."""
+        """Steps while there is work, waits if there is none."""
         while True:
             self._take_commands(wait=not self._core.has_work)
             if self._loads:
@@ -133,13 +133,13 @@ class EngineHost:
                 return
             data = os.read(0, CHUNK)
             if not data:
-                os._exit(0)  # the parent is gone; nobody reads what a clean end would still say
+                os._exit(0)  # the parent is gone; nobody reads further output
             self._buffer += data
             if self._handle_frames():
                 wait = False
 
     def _handle_frames(self) -> bool:
-        """Handles all whole messages in the buffer; whether there was one."""
+        """Handles all complete messages in the buffer; returns whether there was one."""
         at, size = 0, len(self._buffer)
         while size - at >= pipe.HEADER.size:
             (length,) = pipe.HEADER.unpack_from(self._buffer, at)
@@ -176,7 +176,7 @@ class EngineHost:
                 raise TypeError(f"no command: {command!r}")
 
     def _begin_load(self, load: Load) -> None:
-        """Reads and checks the adapter beside the steps; only the copying happens between them."""
+        """Reads and checks the adapter concurrently with the steps; only the copying happens between them."""
         core = self._core
         future: Future[AdapterWeights | ServedModel]
         if is_full(load.adapter.folder):
@@ -208,9 +208,9 @@ class EngineHost:
 
 
 class GrammarCompiler:
-    """Grammars being compiled beside the steps, and the requests that wait for one.
+    """Compiles grammars concurrently with the steps, and keeps the requests that wait for one.
 
-    One thread compiles in the order of arrival; `rouse` is called when it has something to hand over.
+    One thread compiles in the order of arrival; it calls `rouse` when a result is ready.
     """
 
     def __init__(self, grammars: GrammarSource, rouse: Callable[[], None]) -> None:
@@ -221,7 +221,7 @@ class GrammarCompiler:
         self._waiting: list[tuple[Submit, Future[Guided]]] = []
 
     def compile(self, ask: Compile) -> None:
-        """Begins to compile; `finish` tells what came of it."""
+        """Begins to compile; `finish` returns the result."""
         future: Future[None]
         if len(self._asked) >= MOST_WAITING:
             future = Future()
@@ -239,7 +239,7 @@ class GrammarCompiler:
         self._asked.append((ask, future))
 
     def submit(self, ask: Submit, grammar: Grammar, core: Core) -> None:
-        """The request is submitted at once where its grammar is compiled, as it mostly is; else as soon as it is."""
+        """Submits the request at once if its grammar is compiled, as it mostly is; else as soon as it is."""
         said = ask.tokens[len(ask.tokens) - ask.drawn :]
         if self._grammars.holds(grammar):
             core.submit(ask, self._grammars.guide(grammar, said))
@@ -253,23 +253,25 @@ class GrammarCompiler:
         self._waiting = [item for item in self._waiting if item[0].id != request]
 
     def finish(self, core: Core) -> list[CompileResult | StepOutput]:
-        """Submits what has its grammar now, and gives what is to be said of the rest."""
-        said: list[CompileResult | StepOutput] = []
+        """Submits the requests whose grammars are ready, and returns the messages about the others."""
+        answers: list[CompileResult | StepOutput] = []
         while self._asked and self._asked[0][1].done():
             ask, future = self._asked.pop(0)
             error = future.exception()
             if isinstance(error, RequestError):
-                said.append(CompileResult(ask.id, error.problem, error.fix, error.code))
+                answers.append(CompileResult(ask.id, error.problem, error.fix, error.code))
             else:
-                said.append(CompileResult(ask.id, "" if error is None else f"the format cannot be compiled: {error}"))
+                answers.append(
+                    CompileResult(ask.id, "" if error is None else f"the format cannot be compiled: {error}")
+                )
         while self._waiting and self._waiting[0][1].done():
             waiting, guided = self._waiting.pop(0)
             problem = guided.exception()
             if problem is None:
                 core.submit(waiting, guided.result())
             else:
-                said.append(StepOutput(failed=[(waiting.id, str(problem))]))
-        return said
+                answers.append(StepOutput(failed=[(waiting.id, str(problem))]))
+        return answers
 
     def _pool(self) -> ThreadPoolExecutor:
         if self._thread is None:
@@ -278,7 +280,7 @@ class GrammarCompiler:
 
 
 def _give_way() -> None:
-    """Steps come before compiling: on Linux a thread has a priority of its own."""
+    """Lowers this thread's priority: steps come before compiling, and on Linux each thread has its own."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.nice(10)

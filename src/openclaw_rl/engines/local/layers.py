@@ -25,7 +25,7 @@ from openclaw_rl.weights.shared import OneLinear
 
 FEW = 3  # rows below which a product is a matter of reading the weight
 WIDTHS = (1, 8, 16, 64)  # what is timed
-WORTH_A_COPY = 0.8  # of the time of the form that processes share: another one is this process's own memory
+WORTH_A_COPY = 0.8  # of the time of the form that processes share: another form needs memory of this process alone
 Weight = Tensor | LowBitsWeight | PackedWeight
 EPS_NAMES = ("variance_epsilon", "eps", "epsilon")
 
@@ -34,7 +34,7 @@ class LinearForm(Protocol):
     """A linear in one of its forms."""
 
     def __call__(self, flat: Tensor, onto: Tensor | None = None) -> Tensor:
-        """flat W^T + bias [rows, out], added to `onto` where there is one; `onto` itself stays as it is."""
+        """flat W^T + bias [rows, out], added to `onto` if given; `onto` itself stays as it is."""
         ...
 
 
@@ -63,11 +63,11 @@ class FastLinear(nn.Module):
         self.adapters: AdapterPass | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """x W^T + b, and the adapters' share for the rows that run on one."""
+        """x W^T + b, plus the adapters' share for the rows that use one."""
         return self.rows(inputs.reshape(-1, self.in_features)).view(*inputs.shape[:-1], self.out_features)
 
     def rows(self, flat: Tensor, onto: Tensor | None = None) -> Tensor:
-        """The same for [rows, in], added to `onto` where there is one."""
+        """The same for [rows, in], added to `onto` if given."""
         out = self._few(flat, onto) if flat.shape[0] < FEW else self._many(flat, onto)
         if self.stack is not None and self.adapters is not None and self.adapters.is_active:
             out = self.adapters.add(out, flat, self.stack)
@@ -80,7 +80,7 @@ class Linears:
     torch's own linear reads a weight [out, in] through MKL. On some CPUs oneDNN on a packed weight is twice as fast
     from 3 rows up, on others a plain product with a transposed copy is; so both are timed when a model is loaded.
 
-    All linears of a model in their fast forms, those made of several of the model's own included.
+    Contains all linears of a model in their fast forms, including those made of several of the model's own.
     """
 
     def __init__(self, adapters: AdapterPass, *, may_copy: bool) -> None:
@@ -92,7 +92,7 @@ class Linears:
         self._chosen: dict[tuple[int, int, bool], Kernels] = {}
 
     def make(self, owner: str, parts: Mapping[str, OneLinear]) -> FastLinear:
-        """One linear for these, which read the same inputs; their outputs lie side by side."""
+        """One linear for these, which read the same inputs; their outputs are side by side."""
         weight = _weight(list(parts.values()))
         bias = _bias(list(parts.values()))
         key = (weight.shape[0], weight.shape[1], bias is None)
@@ -105,7 +105,7 @@ class Linears:
             stop = at + part.out_features
             self.parts[name] = LinearSlice(owner, index, at, stop)
             if isinstance(part, LowBitsLinear) and isinstance(weight, LowBitsWeight):
-                part.low = weight.rows(at, stop)  # not held twice
+                part.low = weight.rows(at, stop)  # not kept twice
             elif isinstance(part, PackedLinear) and isinstance(weight, PackedWeight):
                 part.packed = weight.part(at, part.packed)
             elif isinstance(part, nn.Linear) and isinstance(weight, Tensor):
@@ -125,7 +125,7 @@ def _weight(parts: list[OneLinear]) -> Weight:
     packed = [part.packed for part in parts if isinstance(part, PackedLinear)]
     plain = [part.weight.data for part in parts if isinstance(part, nn.Linear)]
     if len(parts) not in (len(low), len(packed), len(plain)):
-        raise ValueError("linears that are computed as one are all held in the same way")
+        raise ValueError("linears that are computed as one must all be stored in the same way")
     if low:
         return joined(low)
     if packed:
@@ -141,7 +141,7 @@ def _bias(parts: list[OneLinear]) -> Tensor | None:
 
 
 def product(kind: str, weight: Weight, bias: Tensor | None) -> LinearForm:
-    """The linear in one of its forms, holding its own copy of the weight where it needs one."""
+    """The linear in one of its forms, with its own copy of the weight if it needs one."""
     if isinstance(weight, Tensor) and kind == "packed":
         weight = pack(weight)
     if isinstance(weight, LowBitsWeight) or (isinstance(weight, PackedWeight) and kind == "packed"):
@@ -173,7 +173,7 @@ def product(kind: str, weight: Weight, bias: Tensor | None) -> LinearForm:
 def fastest(weight: Weight, bias: Tensor | None, *, may_copy: bool) -> Kernels:
     """The forms timed fastest for this weight; one form alone unless `may_copy` allows two copies of it.
 
-    One that is packed is taken as it is unless another form is much faster.
+    A packed weight is used as it is unless another form is much faster.
     """
     if isinstance(weight, LowBitsWeight):
         return Kernels(f"{weight.bits}bit", f"{weight.bits}bit")
@@ -196,7 +196,7 @@ def fastest(weight: Weight, bias: Tensor | None, *, may_copy: bool) -> Kernels:
 
 
 def _times(kind: str, weight: Weight, plain: Tensor, bias: Tensor | None) -> list[float] | None:
-    """Seconds at each width, weighted alike by row; None where the form fails or computes something else."""
+    """Seconds at each width, weighted alike by row; None if the form fails or computes something else."""
     times = []
     try:
         run = product(kind, weight, bias)
@@ -222,14 +222,14 @@ def _best_of(run: LinearForm, rows: Tensor, *, repeats: int = 5) -> float:
 
 
 class FastNorm(nn.Module):
-    """x / rms(x) * weight in few calls: as models write it out, and as torch does, it takes six small operations."""
+    """x / rms(x) * weight in few calls; models' own code, and torch's, takes six small operations."""
 
     floor: Tensor
 
     def __init__(self, weight: Tensor, eps: float) -> None:
         super().__init__()
         self.weight = nn.Parameter(weight, requires_grad=False)
-        self.shape = tuple(weight.shape)  # [size], or [heads, size] for heads with weights of their own
+        self.shape = tuple(weight.shape)  # [size], or [heads, size] if each head has its own weights
         self.eps = eps
         # x / sqrt(|x|^2 / d + eps) = sqrt(d) x / hypot(|x|, sqrt(d eps)): half the time of torch's, in one precision
         size = weight.shape[-1]
@@ -246,7 +246,7 @@ class FastNorm(nn.Module):
 
 
 def replace_norms(model: nn.Module) -> int:
-    """Puts FastNorm where it computes what the model's own norm does, Gemma's 1 + weight included; how many."""
+    """Replaces norms by FastNorm if it computes the same, Gemma's 1 + weight included; returns how many."""
     count = 0
     for name, module in list(model.named_modules()):
         if type(module).__name__.endswith("RMSNorm"):
@@ -258,7 +258,7 @@ def replace_norms(model: nn.Module) -> int:
 
 
 def equal_norm(module: nn.Module) -> FastNorm | None:
-    """The module as a FastNorm, where that computes the same."""
+    """The module as a FastNorm, if that computes the same; else None."""
     weight = dict(module.named_parameters(recurse=False)).get("weight")
     eps = next((value for name in EPS_NAMES if isinstance(value := vars(module).get(name), float)), None)
     if weight is None or eps is None or weight.dim() != 1:

@@ -1,8 +1,8 @@
-"""The forward of the commonest architecture (Llama, Mistral, Qwen2, Qwen3 and their like), without modules in between.
+"""The forward of the most common architecture (Llama, Mistral, Qwen2, Qwen3 and similar), without modules in between.
 
-The same sums in fewer calls: q, k and v are one product, so are gate and up; q and k are normed and turned together;
-a residual is added by the product it follows. A model is taken for one of these by the names of its parts, and served
-so only if its log-probabilities prove it: whatever is special about it makes the check fail, and it runs as a whole.
+The same sums in fewer calls: q, k and v are one product, so are gate and up; q and k are normed and rotated together;
+a residual is added by the product it follows. The names of its parts identify such a model. It is served in this form
+only if its log-probabilities match: any special feature makes the check fail, and then its own modules run.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _run(layer: _Layer, index: int, hidden: Tensor, turn: tuple[Tensor, Tensor],
 def lean_forward(
     model: nn.Module, seen: AttentionProbe, adapters: AdapterPass, *, may_copy: bool
 ) -> tuple[LeanForward, Linears] | None:
-    """The model in this form and its linears, or None where its parts are not those of this architecture."""
+    """The model in this form and its linears, or None if its parts are not those of this architecture."""
     parts = _children(model)
     trunk = _children(parts.get("model"))
     if set(parts) != {"model", "lm_head"} or set(trunk) != {"embed_tokens", "layers", "norm", "rotary_emb"}:

@@ -1,4 +1,4 @@
-"""The engine's process as its client has it: frames, one-time questions, and each request's stream."""
+"""The engine's process as its client sees it: frames, one-time questions, and each request's stream."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from openclaw_rl.errors import EngineError, RequestError
 MODULE = "openclaw_rl.engines.local.host"
 MOST_KNOWN = 512
 MOST_KNOWN_CHARS = 8_000_000
-COMPILE_S = 20.0  # those in front of it included
+COMPILE_S = 20.0  # including those in the queue before it
 
 
 class ChildLink(asyncio.SubprocessProtocol):
     """The child process as the event loop sees it: frames in, frames out, and the moment it is gone.
 
-    Its base class is how asyncio calls back; frames are handled as they come, without a task.
+    Its base class is how asyncio calls back; frames are handled as they arrive, without a task.
     """
 
     def __init__(self, on_message: Callable[[object], None], on_gone: Callable[[ChildLink], None]) -> None:
@@ -62,7 +62,7 @@ class ChildLink(asyncio.SubprocessProtocol):
             self._stdin.write(pipe.packed(message))
 
     async def close(self, *, timeout_s: float) -> None:
-        """Closes the child's stdin, upon which it ends; kills it where it does not."""
+        """Closes the child's stdin, which ends it; kills it if it does not end."""
         if self._stdin is not None:
             self._stdin.close()
         try:
@@ -73,7 +73,7 @@ class ChildLink(asyncio.SubprocessProtocol):
                 self._transport.kill()
             await self.gone
 
-    # -- what asyncio calls
+    # -- called by asyncio
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The child runs."""
         assert isinstance(transport, asyncio.SubprocessTransport)
@@ -82,7 +82,7 @@ class ChildLink(asyncio.SubprocessProtocol):
         self._transport, self._stdin = transport, stdin
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Handles all whole frames."""
+        """Handles all complete frames."""
         buffer = self._buffer
         buffer += data
         at, size = 0, len(buffer)
@@ -96,7 +96,7 @@ class ChildLink(asyncio.SubprocessProtocol):
         del buffer[:at]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The child has ended and all it said was read."""
+        """The child has ended and all its output was read."""
         if not self.gone.done():
             self.gone.set_result(None)
             if self._transport is not None:
@@ -105,9 +105,9 @@ class ChildLink(asyncio.SubprocessProtocol):
 
 
 class Questions:
-    """What the child is asked and answers once: its counters, and whether a grammar can be followed.
+    """Questions that the child answers once: its counters, and whether a grammar can be followed.
 
-    Futures by their request's id. `send` hands a command to the child.
+    Futures by their request's id. `send` sends a command to the child.
     """
 
     def __init__(self, send: Callable[[wire.Command], None]) -> None:
@@ -117,7 +117,7 @@ class Questions:
         self._known: Recent[bool] = Recent(most=MOST_KNOWN, most_chars=MOST_KNOWN_CHARS)  # grammars found good
 
     async def stats(self, request: int) -> EngineStats:
-        """The child's counters. Raises EngineError where it goes before it answers."""
+        """The child's counters. Raises EngineError if it ends before it answers."""
         future: asyncio.Future[EngineStats] = asyncio.get_running_loop().create_future()
         self._stats[request] = future
         self._send(wire.AskStats(request))
@@ -147,7 +147,7 @@ class Questions:
         self._known.put(grammar.text, True)
 
     def answered(self, answer: wire.Stats | wire.CompileResult) -> None:
-        """Hands an answer to whoever waits for it."""
+        """Hands an answer to the caller that waits for it."""
         if isinstance(answer, wire.Stats):
             asked = self._stats.get(answer.id)
             if asked is not None and not asked.done():
@@ -162,7 +162,7 @@ class Questions:
             waiting.set_result(None)
 
     def fail(self, error: EngineError) -> None:
-        """The child is gone: nobody is answered."""
+        """The child is gone: all open questions fail."""
         for asked in self._stats.values():
             if not asked.done():
                 asked.set_exception(error)
@@ -173,9 +173,9 @@ class Questions:
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """One request as its reader has it: tokens that came, and what is needed to go on should the engine's process die.
+    """One request as its reader sees it: its tokens, and what is needed to continue if the engine's process dies.
 
-    Its list of tokens is bounded by `max_tokens`; a slow reader delays nobody.
+    `max_tokens` bounds its list of tokens; a slow reader delays no other.
     """
 
     id: int
@@ -186,13 +186,13 @@ class Stream:
     tokens: list[int] = field(default_factory=list)
     has_ended: bool = False
     is_submitted: bool = False  # to the process that runs now
-    tokens_at_death: int | None = None  # how many there were when the process last died under it
+    tokens_at_death: int | None = None  # how many there were when the process last died during it
     _unread: list[SampledToken] = field(default_factory=list)
     _error: EngineError | None = None
     _waiter: asyncio.Future[None] | None = None
 
     def submit(self) -> Submit:
-        """The request from where it stands: what was sampled is prompt now, and its random numbers are used up."""
+        """The request from its last token on: sampled tokens join the prompt, their random numbers are used up."""
         count = len(self.tokens)
         self.is_submitted = True
         return Submit(
@@ -205,7 +205,7 @@ class Stream:
         )
 
     def outlived(self) -> bool:
-        """Notes that the process died; False where it did so twice under this stream without a token in between."""
+        """Records that the process died; False if it died twice during this stream without a token in between."""
         if not self.is_submitted or self.has_ended:
             return True
         self.is_submitted = False
@@ -214,7 +214,7 @@ class Stream:
         return not is_suspect
 
     async def items(self) -> list[SampledToken]:
-        """What came since the last call, at least one token. Raises EngineError once all that came was read."""
+        """The tokens since the last call, at least one. Raises EngineError once a failed stream was read to its end."""
         if not self._unread:
             if self._error is not None:
                 raise self._error
@@ -247,9 +247,9 @@ class Stream:
 
 
 class StreamResumer:
-    """Submits what was open when the process died, one after the other: each once the one before has got a token.
+    """Submits the requests that were open when the process died, one after the other: each once the last has a token.
 
-    Should it die again, what was under way then is the cause, and not all that was open.
+    If it dies again, the request submitted last is the cause, not all that were open.
     """
 
     def __init__(self, send: Callable[[Submit], None], all_run: Callable[[], None]) -> None:
@@ -259,7 +259,7 @@ class StreamResumer:
         self._tried: Stream | None = None
 
     def begin(self, streams: Iterable[Stream]) -> None:
-        """Submits those the process did not die under, and the first of the others."""
+        """Submits those during which the process did not die, and the first of the others."""
         self.clear()
         for stream in streams:
             if not stream.has_ended and not stream.is_submitted:
@@ -270,14 +270,14 @@ class StreamResumer:
         self._next()
 
     def went_on(self, stream: Stream) -> None:
-        """The stream has got a token, or is over: it is the next one's turn if it was this one's."""
+        """The stream has a token, or is over: if it was this one's turn, the next one is submitted."""
         if stream is self._tried:
             self._next()
         elif self._waiting and stream.has_ended and stream in self._waiting:
             self._waiting.remove(stream)
 
     def clear(self) -> None:
-        """The process has died again, or nobody waits any more."""
+        """Drops the queue: the process has died again, or nobody waits any more."""
         self._waiting.clear()
         self._tried = None
 

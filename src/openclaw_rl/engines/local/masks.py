@@ -1,4 +1,4 @@
-"""What grammars leave of a step's tokens, as the sampler takes it."""
+"""The tokens that grammars allow in a step, as masks for the sampler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.engines.local.guides import WORD, Guide, fill
 
-FORBIDDEN = -1e30  # infinity makes sums slow, and a hundredth of this would do
+FORBIDDEN = -1e30  # infinity makes sums slow, and a hundredth of this would be enough
 # The bits of a mask's byte: which of eight tokens are allowed.
 OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.float32)
 
@@ -23,40 +23,40 @@ class Guided(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why it cannot be followed any more; empty where it can."""
+        """Why it cannot be followed any more; empty if it can."""
         ...
 
     @property
     def is_over(self) -> bool:
-        """Whether the answer has ended by its grammar's word."""
+        """Whether the grammar has ended the answer."""
         ...
 
     def take(self, token: int) -> None:
-        """The answer went on with this token."""
+        """The answer continued with this token."""
         ...
 
 
 class GrammarSource(Protocol):
-    """Compiles grammars, and gives a guide to each answer that follows one. Several threads may ask."""
+    """Compiles grammars, and makes a guide for each answer that follows one. Safe for several threads."""
 
     def holds(self, grammar: Grammar) -> bool:
         """Whether it is compiled already."""
         ...
 
     def compile(self, grammar: Grammar) -> None:
-        """Raises RequestError where the library does not take it, or it is too much."""
+        """Raises RequestError if the library refuses it, or it is too large."""
         ...
 
     def guide(self, grammar: Grammar, said: tuple[int, ...] = ()) -> Guided:
-        """A guide that stands after what was said already. Raises RequestError as `compile`."""
+        """A guide positioned after the tokens `said`. Raises RequestError as `compile`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """What may come next, for the entries `rows` of a step: `allowed` [guided, V] is 1 or 0.
+    """The tokens that may come next, for the entries `rows` of a step: `allowed` [guided, V] is 1 or 0.
 
-    `forced` says where one token is left.
+    `forced` marks the entries where one token is left.
     """
 
     rows: tuple[int, ...]
@@ -64,20 +64,20 @@ class Masks:
     forced: tuple[bool, ...]
 
     def forbidden(self) -> Tensor:
-        """What is added to logits [guided, V]: 0, or so far below each that nothing is left of it."""
+        """The addend for logits [guided, V]: 0, or a number so low that the token's probability is 0."""
         return (1.0 - self.allowed) * FORBIDDEN
 
 
 class MaskSource(Protocol):
-    """Who makes the masks of a step."""
+    """Makes the masks of a step."""
 
     def begin(self, guides: Mapping[int, Guided]) -> Callable[[], Masks]:
-        """Gives the masks of a step's rows that have a guide, by row, once they are there."""
+        """Returns a function that waits for the masks of a step's rows with a guide, by row."""
         ...
 
 
 class Unpacking:
-    """Bits to floats, into memory that is kept: new memory is slow."""
+    """Converts bits to floats in memory that is kept: new memory is slow."""
 
     def __init__(self, vocab_size: int, device: torch.device) -> None:
         self.words = -(-vocab_size // WORD)
@@ -88,7 +88,7 @@ class Unpacking:
     def masks(
         self, rows: tuple[int, ...], bits: np.ndarray[tuple[int, int], np.dtype[np.uint8]], forced: Sequence[bool]
     ) -> Masks:
-        """Of bits [rows, words * 4] as bytes."""
+        """The masks of bits [rows, words * 4] as bytes."""
         if len(self._allowed) < len(rows):
             self._allowed = np.empty((len(rows), self.words * 4, 8), dtype=np.float32)
         out = self._allowed[: len(rows)]

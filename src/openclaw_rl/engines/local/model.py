@@ -1,6 +1,6 @@
-"""Loading a model for serving: its weights in fresh memory, its linears and norms in fast forms, its attention ours.
+"""Loading a model for serving: weights in fresh memory, linears and norms in fast forms, the engine's attention.
 
-A model is only served if the engine computes what the model itself computes: checked at load, on random ids.
+A model is served only if the engine computes what the model itself computes; that is checked on random ids at load.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SMALL = 100_000_000  # parameters below which bfloat16 is slower than float32 on
 ATTENTIONS = {"full_attention", "sliding_attention"}
 PROBE_TOKENS = 48
 OWN_CODE = "use a model that transformers supports without extra code: code that comes with a model is never run"
-SLACK = {torch.float32: 1e-3, torch.bfloat16: 0.12, torch.float16: 0.03}  # of the logits' own spread
+SLACK = {torch.float32: 1e-3, torch.bfloat16: 0.12, torch.float16: 0.03}  # as a share of the logits' spread
 
 
 class Forward(Protocol):
@@ -48,7 +48,7 @@ class Forward(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModuleForward:
-    """The model through its own modules: whatever transformers serves with an attention of our own."""
+    """The model through its own modules: any that transformers runs with the engine's attention."""
 
     model: nn.Module
 
@@ -62,7 +62,7 @@ class ModuleForward:
 
 @dataclass(slots=True)
 class ServedModel:
-    """A model ready to serve, and what is known of it."""
+    """A model ready to serve, and its facts."""
 
     logits: Forward
     linears: Linears
@@ -80,14 +80,13 @@ class ServedModel:
 
 
 def load_model(settings: EngineSettings, adapters: AdapterPass, *, shared: Path | None = None) -> Iterator[ServedModel]:
-    """The model of `settings.model` in the forms it can be served in, the fastest first; take the first that is right.
+    """The forms in which `settings.model` can be served, the fastest first; use the first that passes the check.
 
-    Its weights are shared with other processes by a file in the folder `shared`, if there is one. Raises ModelError or
-    ConfigError.
+    A file in the folder `shared`, if given, shares its weights with other processes. Raises ModelError or ConfigError.
     """
     device = _device(settings.device)
     if device.type == "cuda":
-        torch.backends.cuda.enable_cudnn_sdp(False)  # it plans for every length anew: four fifths of a step's time
+        torch.backends.cuda.enable_cudnn_sdp(False)  # it plans again for every length: four fifths of a step's time
     config = _config(settings.model)
     dtype = _dtype(settings.dtype, config, device)
     model = _weights(settings.model, config, dtype)
@@ -100,7 +99,7 @@ def load_model(settings: EngineSettings, adapters: AdapterPass, *, shared: Path 
     size = PROBE_TOKENS + min(whole_number(facts, "sliding_window", 0), 256)
     probe = torch.randint(0, text.vocab_size, (1, size), generator=own).to(device)
     reference, seen = _probe(model, probe, text.num_hidden_layers)
-    hold_once(model, shared)  # mapped from its own files a model decodes six times slower in bfloat16
+    hold_once(model, shared)  # mapped from its own files, a model decodes six times slower in bfloat16
     may_copy = 2 * count * dtype.itemsize < free_bytes(device) // 4
 
     def served(logits: Forward, linears: Linears) -> ServedModel:
@@ -121,7 +120,7 @@ def load_model(settings: EngineSettings, adapters: AdapterPass, *, shared: Path 
         )
 
     lean = lean_forward(model, seen, adapters, may_copy=may_copy)
-    torch.cuda.empty_cache()  # what was freed is for the cache, and for a trainer on the same device
+    torch.cuda.empty_cache()  # leaves the freed memory to the cache, and to a trainer on the same device
     if lean is not None:
         yield served(*lean)
     replace_norms(model)
@@ -129,7 +128,7 @@ def load_model(settings: EngineSettings, adapters: AdapterPass, *, shared: Path 
 
 
 def whole_number(config: dict[str, object], key: str, default: int) -> int:
-    """A whole number of a model's configuration, where it has one."""
+    """An integer in a model's configuration, or `default` if it has none."""
     value = config.get(key)
     return value if isinstance(value, int) else default
 
@@ -175,7 +174,7 @@ def _dtype(name: str, config: PreTrainedConfig, device: torch.device) -> torch.d
 
     try:
         with torch.device("meta"):
-            # a configuration may name an attention on the hub, and with it code
+            # a configuration may name an attention on the hub, which is code
             empty = AutoModelForCausalLM.from_config(config, attn_implementation="eager", trust_remote_code=False)
     except ValueError as error:
         raise ModelError(
@@ -200,7 +199,7 @@ def _weights(model: str, config: PreTrainedConfig, dtype: torch.dtype) -> PreTra
             fix="save the model again with transformers' save_pretrained, which writes safetensors",
         )
     try:
-        loaded, told = AutoModelForCausalLM.from_pretrained(
+        loaded, report = AutoModelForCausalLM.from_pretrained(
             str(folder) if folder.is_dir() else model,
             config=config,
             dtype=dtype,
@@ -213,7 +212,7 @@ def _weights(model: str, config: PreTrainedConfig, dtype: torch.dtype) -> PreTra
         raise ModelError(
             f"the weights of {model} cannot be loaded: {_first_line(error)}", fix="copy or download the model again"
         ) from error
-    lacking = sorted(told["missing_keys"]) + sorted(str(key) for key in told["mismatched_keys"])
+    lacking = sorted(report["missing_keys"]) + sorted(str(key) for key in report["mismatched_keys"])
     if lacking:
         raise ModelError(
             f"{model} lacks {len(lacking)} weights, {lacking[0]} for one", fix="copy or download the model again"
@@ -224,7 +223,7 @@ def _weights(model: str, config: PreTrainedConfig, dtype: torch.dtype) -> PreTra
 
 @torch.inference_mode()
 def _probe(model: PreTrainedModel, probe: Tensor, depth: int) -> tuple[Tensor, AttentionProbe]:
-    """The model's own log-probabilities for the probe, and what its layers' attention was seen to do."""
+    """The model's own log-probabilities for the probe, and the recorded attention of its layers."""
     from transformers import AttentionInterface
 
     reference = torch.log_softmax(model(input_ids=probe, use_cache=False).logits[0].float(), -1)
@@ -268,7 +267,7 @@ def _first_line(error: Exception) -> str:
 
 
 def free_bytes(device: torch.device) -> int:
-    """What is free on the device."""
+    """Free memory of the device, in bytes."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -276,10 +275,10 @@ def free_bytes(device: torch.device) -> int:
 
 @torch.inference_mode()
 def check_form(served: ServedModel, cache: Cache, name: str) -> float:
-    """The seconds that one piece of the probe takes, once it is shown that the engine computes what the model computes.
+    """The seconds that one piece of the probe takes, after a check that the engine computes what the model computes.
 
     Reads the probe in two pieces and a row, as serving does, and compares, before anything is served. Raises ModelError
-    where the log-probabilities are not the model's own.
+    if the log-probabilities are not the model's own.
     """
     ids = served.probe[0]
     size = len(ids)

@@ -1,4 +1,4 @@
-"""How long steps take, and how many prompt tokens one may read so that it ends in time for the rows beside it."""
+"""How long steps take, and how many prompt tokens one may read so that it ends in time for the running rows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 STEPS_TIMED = 1000
-IDLE_FACTOR = 8  # a step nobody streams beside may take so many times the target
+IDLE_FACTOR = 8  # a step without running streams may take this many times the target
 LEAST, MOST = 8, 1024  # tokens; more than 1,024 gain nothing and cost memory
 MEASURED_EVERY = 32  # steps with prompts; then one reads none, so that the rows' own time is known
 MEASURED = 5  # such steps of which the middle one counts
-NO_STALL = 4  # times what was expected: a step that took longer was kept waiting
+NO_STALL = 4  # times what was expected: a longer step was stalled by something else
 
 
 @dataclass(slots=True)
@@ -27,27 +27,27 @@ class Counts:
     times_s: deque[float] = field(default_factory=lambda: deque(maxlen=STEPS_TIMED))
 
     def step(self, begin: float, read: int) -> float:
-        """Enters a step that began then and read so many tokens of prompts; the seconds it took."""
+        """Records a step that began at `begin` and read this many prompt tokens; returns the seconds it took."""
         self.read += read
         self.steps += 1
         self.times_s.append(self.clock() - begin)
         return self.times_s[-1]
 
     def time_ms(self, share: float) -> float:
-        """The step time below which that share of them lies."""
+        """The step time that this share of the steps stays below."""
         times = sorted(self.times_s) or [0.0]
         return times[int(len(times) * share)] * 1e3
 
 
 @dataclass(slots=True)
 class Pace:
-    """How many prompt tokens a step may read, so that it ends in time for the rows that stream beside it.
+    """How many prompt tokens a step may read, so that it ends in time for the running streams.
 
-    Learns what work costs here. Work is counted in multiply-adds, those of attention weighing more.
+    Learns what work costs here. Work is counted in multiply-adds; those of attention count more.
     """
 
     per_token: float  # weights read by a token
-    per_pair: float  # numbers of keys and values a token meets at each token before it
+    per_pair: float  # numbers of keys and values that a token reads of each token before it
     target_s: float
     rate: float = 2e10  # work a second; a careful first guess
     rows_s: float = 0.002  # what the rows alone take
@@ -64,14 +64,14 @@ class Pace:
         return max(0, min(MOST, int(count)))
 
     def seconds(self, start: int, count: int) -> float:
-        """What so many tokens from `start` on are thought to take."""
+        """The expected seconds for `count` tokens from `start` on."""
         return self._work(start, count) / self.rate
 
     def budget_s(self, rows: int) -> float:
-        """The time a step has for prompts: what the rows leave of the target, but no less than the rows take.
+        """The time a step has for prompts: what the rows leave of the target, but at least as long as the rows take.
 
-        Rows that are slower than the target cannot meet it, and a share that was held to it would keep prompts waiting
-        for nothing. Nothing is left in a step that shows what the rows alone take, where that is not known.
+        Rows that are slower than the target miss it anyway, and keeping prompts to it would only make them wait. If the
+        rows' own time is not known, it is 0 in a step that measures it.
         """
         if not rows:
             return self.target_s * IDLE_FACTOR
@@ -80,7 +80,7 @@ class Pace:
         return max(self.target_s - self.rows_s, self.rows_s)
 
     def saw(self, seconds: float, pieces: list[tuple[int, int]], rows: int) -> None:
-        """Learns from a step that read pieces, given as (start, tokens), beside so many rows."""
+        """Learns from a step that read pieces, given as (start, tokens), while this many rows ran."""
         if not pieces:
             self._saw_rows(min(seconds, NO_STALL * max(self.rows_s, self.target_s)), rows)
             return
@@ -89,7 +89,7 @@ class Pace:
             return
         work = sum(self._work(start, count) for start, count in pieces)
         spent = max(seconds - (self.rows_s if rows else 0.0), seconds / 4)
-        # slower is believed at once, faster by and by: a late step is a gap in somebody's stream
+        # slower is believed at once, faster gradually: a late step is a gap in a user's stream
         seen = work / spent
         self.rate += (0.7 if seen < self.rate else 0.3) * (seen - self.rate)
 
@@ -101,7 +101,7 @@ class Pace:
         self.measured_rows, self.unmeasured = rows, 0
 
     def _is_other(self, rows: int) -> bool:
-        """Whether so many rows take another time than those measured."""
+        """Whether this many rows take another time than those measured."""
         return not self.measured_rows / 2 < rows < self.measured_rows * 2
 
     def _work(self, start: int, count: int) -> float:

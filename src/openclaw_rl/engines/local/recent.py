@@ -1,4 +1,4 @@
-"""What was used of late by its text, within a number and a sum of characters; what was unused for longest goes."""
+"""A least-recently-used cache by text, bounded by its number of entries and its sum of characters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Held = TypeVar("Held")
 
 
 class Recent(Generic[Held]):
-    """Values by text. The last one put in stays, however long it is. Locks are its owner's."""
+    """Values by text. The last one put in stays, however long it is. Its owner does the locking."""
 
     def __init__(self, *, most: int, most_chars: int) -> None:
         self._most = most
@@ -18,21 +18,21 @@ class Recent(Generic[Held]):
         self.chars = 0
 
     def __len__(self) -> int:
-        """How many are held."""
+        """The number of entries."""
         return len(self._held)
 
     def __contains__(self, text: str) -> bool:
-        """Whether it is held; that is no use of it."""
+        """Whether it is kept; this does not count as a use."""
         return text in self._held
 
     def get(self, text: str) -> Held | None:
-        """What is held of it, which is used with that."""
+        """The value of the text, which counts as a use."""
         if text in self._held:
             self._held.move_to_end(text)
         return self._held.get(text)
 
     def put(self, text: str, value: Held) -> None:
-        """Holds it, in place of what was held of the same text, and lets go of what is too much."""
+        """Keeps the value, instead of an earlier one of the same text, and drops what exceeds the bounds."""
         self.chars += 0 if text in self._held else len(text)
         self._held[text] = value
         self._held.move_to_end(text)

@@ -1,4 +1,4 @@
-"""Requests inside the engine, from arrival to the last token, and who of them has which block of the cache."""
+"""Requests inside the engine, from arrival to the last token, and which block of the cache each has."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from openclaw_rl.engines.local.sampler import LogitAdjuster
 from openclaw_rl.engines.local.wire import ScoreJob, Submit, Top
 
 WORTH_REUSE = 16  # tokens; a shorter prefix is read again
-WORTH_WAITING = 128  # tokens that a neighbour is reading just now, which a row waits for to copy
-WIPED_AT_ONCE = 16 << 20  # bytes overwritten between two steps: some milliseconds
-AHEAD = 512  # tokens of answer a row gets room for at once; it is moved to a block twice as large after
+WORTH_WAITING = 128  # tokens that another row is reading now, which a row waits for to copy
+WIPED_AT_ONCE = 16 << 20  # bytes overwritten between two steps: a few milliseconds
+AHEAD = 512  # tokens of answer that a row gets room for at first; then it moves to a block twice as large
 
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """What is known of one request. `stored` of its tokens have keys and values in `block`."""
+    """One request. `stored` of its tokens have keys and values in `block`."""
 
     id: int
     tokens: list[int]
-    prompt: Ids  # what was asked, or what is read again after the row lost its place
+    prompt: Ids  # the request's prompt, or what is read again after the row lost its place
     version: PolicyVersion  # as the cache keys it: the base model is one version under every scope
     slot: int
     goal: int  # tokens to read before the first is sampled, or all that a score needs
-    reusable: int  # leading tokens whose keys and values may come from elsewhere
+    reusable: int  # leading tokens whose keys and values may come from another row
     sampling: Sampling | None = None
     seed: int = 0
     drawn: int = 0
@@ -39,7 +39,7 @@ class Row:
     stored: int = 0
     cached: int = 0
     has_spoken: bool = False
-    is_flushed: bool = False  # nothing of it is kept when it ends, and nobody goes on from it
+    is_flushed: bool = False  # nothing of it is kept when it ends, and no other row reuses it
     logp: list[float] = field(default_factory=list)
     top: list[Top] = field(default_factory=list)
     guide: Guided | None = None
@@ -47,7 +47,7 @@ class Row:
 
     @property
     def place(self) -> Block:
-        """The block of a row that has one."""
+        """The block of a placed row."""
         if self.block is None:
             raise RuntimeError(f"row {self.id} has no block")
         return self.block
@@ -69,11 +69,11 @@ class Row:
 
     @property
     def is_said(self) -> bool:
-        """Whether the token taken last ends the answer by the model's or its grammar's word."""
+        """Whether the last token ends the answer for the model or its grammar."""
         return self.tokens[-1] in self.stops or (self.guide is not None and self.guide.is_over)
 
     def read_again(self) -> None:
-        """The row lost its block: all of its tokens are its prompt now."""
+        """The row lost its block: all its tokens become its prompt."""
         self.block, self.stored = None, 0
         self.prompt = ids(self.tokens)
         self.goal, self.reusable = len(self.tokens), len(self.tokens) - 1
@@ -105,7 +105,7 @@ def sampling_row(ask: Submit, slot: int, context: int, *, vocab_size: int, guide
 
 
 def scoring_row(job: ScoreJob, slot: int) -> Row:
-    """The row of a score: the last token is only looked up, and what is scored must be computed."""
+    """The row of a score: the last token is only looked up, and the scored tokens must be computed."""
     return Row(
         id=job.id,
         tokens=list(job.tokens),
@@ -119,7 +119,7 @@ def scoring_row(job: ScoreJob, slot: int) -> Row:
 
 
 class CacheSpace:
-    """Who has which block: rows that run, rows that ended and are kept, and what gives way when room is needed."""
+    """Which row has which block: running rows, kept rows that ended, and which are dropped when room is needed."""
 
     def __init__(self, cache: Cache, *, context: int, largest: int) -> None:
         self.cache = cache
@@ -127,22 +127,22 @@ class CacheSpace:
         self.blocks = BlockAllocator(cache.tokens, largest)
         self.kept = Prefixes()
         self._used: set[int] = set()  # units of the arena that rows have ever written to
-        self._unwiped: set[int] = set()  # those that still hold what was flushed
+        self._unwiped: set[int] = set()  # those that still contain flushed numbers
 
     @property
     def unwiped(self) -> int:
-        """Tokens whose places still hold what was flushed."""
+        """Tokens whose places still contain flushed numbers."""
         return len(self._unwiped) * UNIT
 
     def flush(self, rows: Iterable[Row]) -> None:
-        """Lets go of all that is kept, and overwrites it bit by bit; of these rows' too when they end."""
+        """Drops all kept rows, and overwrites them step by step; these running rows follow when they end."""
         self._give_all(self.kept.forget_all())
         in_use = set[int]()
         for row in rows:
             row.is_flushed = True
             if row.block is not None:
                 in_use |= _units(row.block)
-        self._unwiped = self._used - in_use  # blocks given back earlier hold old numbers as well
+        self._unwiped = self._used - in_use  # blocks given back earlier contain old numbers as well
 
     def wipe_some(self) -> None:
         """Overwrites some of what was flushed."""
@@ -151,7 +151,7 @@ class CacheSpace:
             self._wipe(unit)
 
     def place(self, row: Row, others: Iterable[Row]) -> bool:
-        """Gives a row its block and what others have read already; False where it must wait."""
+        """Gives a row its block and what others have read already; False if it must wait."""
         wanted = row.prompt[: row.reusable]
         kept, size = self.kept.find(row.version, wanted)
         donor: Block | None = None if kept is None else kept.block
@@ -175,7 +175,7 @@ class CacheSpace:
         return True
 
     def grow(self, row: Row) -> bool:
-        """Makes room for the row's next token; False where there is none."""
+        """Makes room for the row's next token; False if there is none."""
         if row.stored < row.place.size:
             return True
         larger = self.find_room(row.place.size * 2)
@@ -185,7 +185,7 @@ class CacheSpace:
         return True
 
     def end(self, row: Row) -> None:
-        """Keeps what a row has read, for who goes on from it."""
+        """Keeps what a row has read, for requests that continue from it."""
         if row.block is None:
             return
         if row.is_flushed:
@@ -208,7 +208,7 @@ class CacheSpace:
         self._give_all(self.kept.forget(version))
 
     def find_room(self, tokens: int, *, but: CachedPrefix | None = None) -> Block | None:
-        """A block, at the cost of what was kept longest ago where need be."""
+        """A block, for which the oldest kept rows are dropped if necessary."""
         while (block := self.blocks.take(tokens)) is None:
             oldest = self.kept.oldest(but=but)
             if oldest is None:
@@ -221,7 +221,7 @@ class CacheSpace:
         return block
 
     def _block(self, need: int, kept: CachedPrefix | None, donor: Block | None, size: int) -> Block | None:
-        """A block with the first `size` tokens in it: the kept row's own, if nothing of it is lost, else a copy."""
+        """A block with the first `size` tokens: the kept row's own if nothing of it is lost, else a copy."""
         if kept is not None and size == len(kept.tokens) and kept.block.size >= need:
             return self.kept.take(kept)
         block = self.find_room(need, but=kept)

@@ -1,7 +1,7 @@
 """Draws one token a row, and its log-probabilities.
 
-Each draw takes one number of a stream that the request owns, so whoever else is in the batch changes nothing, and a
-request that is taken up again goes on in its own stream.
+Each draw takes one number of a stream that the request owns, so other requests in the batch change nothing, and a
+resumed request continues its own stream.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from openclaw_rl.engines.local.masks import Masks
 from openclaw_rl.engines.local.wire import Top
 
 DEPTHS = (64, 1024)  # how many of the likeliest are sorted before the whole vocabulary is
-LEAST_LEFT = -46.0  # nats: a sum of shares below 1e-20 is added up on the scale of its logits instead
-LEAST_HEAT = 1e-6  # a lower temperature is this one: logits divided by less leave the range of float32
+LEAST_LEFT = -46.0  # nats: a sum of shares below 1e-20 is computed on the scale of its logits instead
+LEAST_HEAT = 1e-6  # the lowest temperature used: logits divided by less leave the range of float32
 
 
 class LogitAdjuster:
-    """Biases and penalties of one row, as they are after what it has read and said."""
+    """Biases and penalties of one row, given the tokens it has read and sampled."""
 
     def __init__(self, leaning: LogitAdjustment, prompt: Sequence[int], said: Sequence[int], vocab_size: int) -> None:
         self._leaning = leaning
@@ -33,7 +33,7 @@ class LogitAdjuster:
         self._seen = {*prompt, *said} if leaning.repetition != 1.0 else set[int]()
 
     def take(self, token: int) -> None:
-        """The row has said one more token."""
+        """The row has sampled one more token."""
         self._said[token] += 1
         if self._leaning.repetition != 1.0:
             self._seen.add(token)
@@ -56,7 +56,7 @@ class LogitAdjuster:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How one row's token is drawn: `uniform` lies in [0, 1)."""
+    """How one row's token is drawn: `uniform` is in [0, 1)."""
 
     sampling: Sampling
     uniform: float
@@ -65,7 +65,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class DrawnTokens:
-    """One entry a row. `masked` holds, of rows that a grammar holds, what SampledToken tells of it."""
+    """One entry a row. `masked` has, for rows with a grammar, the fields of SampledToken about it."""
 
     tokens: list[int]
     logp_sampled: list[float]
@@ -75,14 +75,14 @@ class DrawnTokens:
 
 
 def uniform(seed: int, draw: int) -> float:
-    """Number `draw` of the seed's stream: a hash, so it needs no state and can be asked for out of order."""
+    """Number `draw` of the seed's stream: a hash, so it needs no state and can be computed out of order."""
     digest = hashlib.blake2b(f"{seed}:{draw}".encode(), digest_size=8).digest()
     # below 1 - 2^-22: float32 must not round a product with it up to the whole
     return (int.from_bytes(digest, "little") >> 42) / float(1 << 22)
 
 
 def sample(logits: Tensor, draws: Sequence[Draw], masks: Masks | None = None) -> DrawnTokens:
-    """Tokens for logits [rows, V]. `logp` and `top` are the model's own, whatever else is asked for."""
+    """Tokens for logits [rows, V]. `logp` and `top` are the model's own, whatever the sampling options."""
     logits = logits.float()
     device = logits.device
     asks = [draw.sampling for draw in draws]
@@ -100,7 +100,7 @@ def sample(logits: Tensor, draws: Sequence[Draw], masks: Masks | None = None) ->
         shaped, scaled = shaped / heat[:, None], None
     if scaled is None:
         scaled = torch.log_softmax(shaped, -1)
-    # where most is forbidden, exp takes three times as long as softmax does
+    # if most tokens are forbidden, exp takes three times as long as softmax
     shares = None if masked_all is None else shaped.softmax(-1)
     tokens, logp_sampled = _drawn(shaped, scaled, shares, uniforms, asks)
     logp = logp_all.gather(1, tokens[:, None])[:, 0]
@@ -119,9 +119,9 @@ def _is_plain(draw: Draw) -> bool:
 
 
 def _drawn_plainly(logp_all: Tensor, uniforms: Tensor, asks: list[Sampling], masks: Masks) -> DrawnTokens | None:
-    """Draws at temperature 1 from what the grammars leave, without a second softmax: log p(a) - log sum of p allowed.
+    """Draws at temperature 1 from the allowed tokens, without a second softmax: log p(a) - log sum of p allowed.
 
-    None where a grammar leaves so little that float32 would not hold the sum.
+    None if a grammar leaves so little that float32 cannot represent the sum.
     """
     shares = logp_all.exp()
     is_all = len(masks.rows) == len(asks)
@@ -139,7 +139,7 @@ def _drawn_plainly(logp_all: Tensor, uniforms: Tensor, asks: list[Sampling], mas
         return None
     drawn = DrawnTokens([int(token) for token in table[0]], list(table[1]), table[1], _tops(logp_all, asks))
     for entry, is_forced in zip(masks.rows, masks.forced, strict=True):
-        # rounding must not make a token more than certain, nor a lone one less
+        # rounding must not make a token more than certain, nor the only allowed one less
         held = 0.0 if is_forced else min(0.0, table[1][entry] - table[2][entry])
         drawn.logp_sampled[entry] = held
         drawn.masked[entry] = (held, is_forced)
@@ -149,8 +149,8 @@ def _drawn_plainly(logp_all: Tensor, uniforms: Tensor, asks: list[Sampling], mas
 def _shaped(
     logits: Tensor, logp_all: Tensor, draws: Sequence[Draw], masks: Masks | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The logits that are drawn from, their log-probabilities where these are known, and, [guided, V], what a grammar
-    leaves of the model's own at temperature 1.
+    """The logits that are drawn from, their log-probabilities if known, and the model's own log-probabilities under the
+    grammars at temperature 1, [guided, V].
     """
     leaning = [(row, draw.leanings) for row, draw in enumerate(draws) if draw.leanings is not None]
     if masks is None and not leaning:
@@ -177,7 +177,7 @@ def _shaped(
 def _drawn(
     shaped: Tensor, scaled: Tensor, shares: Tensor | None, uniforms: Tensor, asks: list[Sampling]
 ) -> tuple[Tensor, Tensor]:
-    """The tokens, and their log-probabilities under what they were drawn from."""
+    """The tokens, and their log-probabilities in the distribution they were drawn from."""
     device = scaled.device
     cut = [row for row, ask in enumerate(asks) if ask.temperature and _is_cut(ask)]
     greedy = [row for row, ask in enumerate(asks) if not ask.temperature]
@@ -246,11 +246,11 @@ def _kept(values: Tensor, asks: list[Sampling], *, is_all: bool) -> tuple[Tensor
     """Which of the likeliest survive the cuts [rows, depth], and for which rows the depth was enough to know."""
     device, depth = values.device, values.shape[1]
     probabilities = values.exp()
-    # clients send any number, and one beyond int64 would end the process
+    # clients send any number, and one above int64 would end the process
     top_k = torch.tensor([min(ask.top_k or depth, depth) for ask in asks], device=device)[:, None]
     in_k = torch.arange(depth, device=device) < top_k
     before = (probabilities * in_k).cumsum(-1) - probabilities * in_k
-    # what top_k leaves is the whole that top_p takes its share of
+    # top_p takes its share of what top_k leaves
     whole = torch.tensor([[float(ask.top_k == 0 or ask.top_k > depth)] for ask in asks], device=device)
     whole = torch.where(whole > 0, torch.ones_like(whole), (probabilities * in_k).sum(-1, keepdim=True))
     if is_all:
@@ -263,6 +263,6 @@ def _kept(values: Tensor, asks: list[Sampling], *, is_all: bool) -> tuple[Tensor
     kept = in_k & in_p & in_min
     if is_all:
         return kept, [True] * len(asks)
-    # a k beyond the depth leaves the whole unknown; else the depth is enough where its last entry fell to a cut
+    # if k exceeds the depth, the sum is unknown; else the depth is enough if its last entry was cut
     fell = (~kept[:, -1]).tolist()
     return kept, [0 < ask.top_k <= depth or (ask.top_k == 0 and gone) for ask, gone in zip(asks, fell, strict=True)]

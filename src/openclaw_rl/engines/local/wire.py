@@ -23,7 +23,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Sample behind these ids. `drawn` random numbers of the seed's stream are used up: a request that goes on."""
+    """Sample after these ids. `drawn` random numbers of the seed's stream are used up if the request is resumed."""
 
     id: int
     tokens: tuple[int, ...]
@@ -61,14 +61,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Unload:
-    """Forget a version once nothing runs on it."""
+    """Unload a version once nothing runs on it."""
 
     version: PolicyVersion
 
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Forget all that was read: what no request runs on at once, the rest when its request ends."""
+    """Drop all cached prefixes: unused ones at once, the rest when their requests end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class AskStats:
 
 @dataclass(frozen=True, slots=True)
 class Compile:
-    """Asks whether answers can be held to this grammar; it is ready for them then."""
+    """Asks whether answers can be constrained to this grammar, which is compiled for that."""
 
     id: int
     grammar: Grammar
@@ -98,7 +98,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class StartFailure:
-    """The child cannot start; `is_model` tells a bad model from a bad setting."""
+    """The child cannot start; `is_model` distinguishes a bad model from a bad setting."""
 
     problem: str
     fix: str
@@ -107,7 +107,7 @@ class StartFailure:
 
 @dataclass(slots=True)
 class StepOutput:
-    """What one step sampled, a list entry for each row; what few rows have stands in dictionaries by that entry."""
+    """What one step sampled, a list entry for each row; rare facts are in dictionaries by that entry."""
 
     rows: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
@@ -123,7 +123,7 @@ class StepOutput:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """A version is live, or why it is not; `is_full` where that is for want of room."""
+    """A version is live, or why it is not; `is_full` if there was no room."""
 
     id: int
     problem: str = ""
@@ -141,7 +141,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class CompileResult:
-    """The answer to Compile: what is wrong and how to mend it, both empty where it is ready."""
+    """The answer to Compile: what is wrong and how to fix it, both empty if it is ready."""
 
     id: int
     problem: str = ""

@@ -1,4 +1,4 @@
-"""What a server must be able to do, found out by asking it; each lack names the option that mends it."""
+"""Checks that a server can do what is needed; each error names the option that fixes it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from openclaw_rl.errors import EngineError, ModelError
 log = logging.getLogger(__name__)
 TEXT = 'The 3 cats said: "naïve — 42,000 km² 🙂"\n\tif x != y: return {"a": [1, 2]}\n'
 PROBE = "openclaw-rl-asks-what-adapters-can-be-loaded"
-PROBED = 8  # tokens sampled to see which log-probabilities are given
-COLD = 0.01  # temperature: with it counted in, what is sampled is all but certain
-FAR = 0.1  # nats, the mean over the tokens: more than number formats make of it
+PROBED = 8  # tokens sampled to see which log-probabilities are returned
+COLD = 0.01  # temperature: if it is applied, the sampled tokens are almost certain
+FAR = 0.1  # nats, the mean over the tokens: more than number formats explain
 ADAPTERS = {
     "vllm": "start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True",
     "sglang": "start it with --enable-lora",
@@ -32,7 +32,7 @@ RAW = {
 
 
 async def check_server(replica: Replica, model: Path, tokens: tuple[int, ...], *, rank: int) -> None:
-    """Raises ModelError or EngineError where a server cannot do what is needed. `tokens` are those of `TEXT` here."""
+    """Raises ModelError or EngineError if a server cannot do what is needed. `tokens` are those of `TEXT` here."""
     url, name = replica.http.url, replica.dialect.name
     theirs = await replica.dialect.tokenize(replica.http, TEXT)
     if theirs is not None and theirs != tokens:
@@ -45,20 +45,20 @@ async def check_server(replica: Replica, model: Path, tokens: tuple[int, ...], *
         log.warning("%s serves %s, and `model` is %s: are the weights the same?", url, facts.model, model)
     if facts is not None and facts.grammars not in ("", "llguidance"):
         log.warning("%s compiles grammars with %s: start it with --grammar-backend llguidance", url, facts.grammars)
-    if replica.launch is None:  # what was started here was started for them
+    if replica.launch is None:  # a server started here was started with adapters enabled
         await _check_adapters(replica, rank)
     await _check_logp(replica, tokens)
     log.info("found %s %s at %s", name, facts.release if facts else "", url)
 
 
 def _last(model: str) -> str:
-    """What a model is called, by its path, its name on the hub, or the path of its copy from there."""
+    """The model's name, from its path, its name on the hub, or the path of its cached copy."""
     copies = [part for part in Path(model).parts if part.startswith("models--")]
     return (copies[-1].rpartition("--")[2] if copies else Path(model).name).lower()
 
 
 async def _check_adapters(replica: Replica, rank: int) -> None:
-    """By what the server says of itself, or else by what it says of an adapter without weights."""
+    """Checks the server's own description or, without one, its reply to an adapter without weights."""
     url, facts = replica.http.url, replica.facts
     takes, most = (facts.takes_adapters, facts.largest_rank) if facts else (None, None)
     if takes is False:
@@ -73,11 +73,11 @@ async def _check_adapters(replica: Replica, rank: int) -> None:
         try:
             await replica.dialect.load(replica.http, PROBE, Path(folder))
         except ServerRefusal as problem:
-            said = problem.problem.lower()
-            has_no_route = problem.status == LOST and "adapter" not in said
-            if has_no_route or ("enable" in said and "lora" in said):
+            reply = problem.problem.lower()
+            has_no_route = problem.status == LOST and "adapter" not in reply
+            if has_no_route or ("enable" in reply and "lora" in reply):
                 raise _no_adapters(replica, problem.problem) from problem
-            if "rank" in said:
+            if "rank" in reply:
                 raise _too_large(url, problem.problem, rank) from problem
 
 
@@ -95,7 +95,7 @@ def _too_large(url: str, problem: str, rank: int) -> EngineError:
 
 
 async def _check_logp(replica: Replica, tokens: tuple[int, ...]) -> None:
-    """Holds the log-probabilities of what is sampled against those of the same text when it is read."""
+    """Compares the log-probabilities of sampled tokens with those of the same text when it is read."""
     url, name = replica.http.url, replica.dialect.name
     try:
         sampled, logp = await _sampled(replica, tokens)
@@ -116,7 +116,7 @@ async def _check_logp(replica: Replica, tokens: tuple[int, ...]) -> None:
 
 
 async def _sampled(replica: Replica, tokens: tuple[int, ...]) -> tuple[list[int], list[float]]:
-    """Some ids that the server samples, and the log-probabilities that it gives for them."""
+    """A few ids that the server samples, and the log-probabilities that it returns for them."""
     ask = RemoteRequest(tokens, Sampling(PROBED, temperature=COLD, seed=0), "", 1)
     ids: list[int] = []
     logp: list[float] = []

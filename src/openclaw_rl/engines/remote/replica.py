@@ -1,4 +1,4 @@
-"""One server among several: whether it answers, what is loaded on it, and its process where this program starts it."""
+"""One server among several: whether it answers, what is loaded on it, and its process if this program starts it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from openclaw_rl.errors import AdapterError, EngineError
 
 log = logging.getLogger(__name__)
 POLL_S = 0.5
-ENDING_S = 1.0  # a server that closed a connection may need so long until its process is gone
+ENDING_S = 1.0  # a server that closed a connection may need this long until its process is gone
 KEY_REFUSED = {401, 403}
-LOST = 404  # what is answered for an adapter that a server does not have
+LOST = 404  # the answer for an adapter that a server does not have
 
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """A server. `on_up` is awaited each time it came up, before it is given requests; `adapters` are to be on it."""
+    """A server. `on_up` is awaited each time it comes up, before it gets requests; `adapters` must be loaded on it."""
 
     dialect: Dialect
     http: ServerHttp
@@ -50,16 +50,16 @@ class Replica:
 
     @property
     def mark(self) -> str:
-        """What stays the same when it comes back elsewhere: sessions keep to it."""
+        """A name that stays the same when it comes back at another address: sessions are placed by it."""
         return self.http.url if self.launch is None else self.launch.key
 
     @property
     def pid(self) -> int:
-        """The process's id; 0 where it runs elsewhere."""
+        """The process's id; 0 if it runs on another machine."""
         return self.host.pid
 
     async def start(self) -> None:
-        """Returns once it serves. Raises EngineError where it does not within `start_s`, or its process ends."""
+        """Returns once it serves. Raises EngineError if it does not within `start_s`, or its process ends."""
         try:
             await self._come_up()
         except BaseException:
@@ -68,7 +68,7 @@ class Replica:
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def aclose(self) -> None:
-        """Closes the connection, and ends the process where there is one."""
+        """Closes the connection, and ends the process if there is one."""
         self.is_up = False
         if self._keeper is not None:
             self._keeper.cancel()
@@ -77,14 +77,14 @@ class Replica:
         await self.http.aclose()
 
     def is_down(self) -> None:
-        """Whoever finds that it does not answer says so; it is looked after until it does."""
+        """Called when it does not answer; it is checked until it does."""
         if self.is_up:
             log.warning("%s does not answer; it is asked again every %g s", self.http.url, self.settings.check_s)
         self.is_up = False
         self._wanted.set()
 
     async def load(self, adapter: Adapter) -> None:
-        """Makes a version ready. Raises AdapterError where the server refuses it, ServerGoneError where it is gone."""
+        """Loads a version. Raises AdapterError if the server refuses it, ServerGoneError if it is gone."""
         async with self._loading:
             name = name_of(adapter)
             held = self.loaded.get(adapter.version)
@@ -97,7 +97,7 @@ class Replica:
             self.loaded[adapter.version] = adapter
 
     async def unload(self, version: PolicyVersion) -> None:
-        """Forgets a version; a server that is gone has forgotten it."""
+        """Unloads a version; a server that is gone has none."""
         adapter = self.loaded.pop(version, None)
         if adapter is not None and self.is_up:
             with contextlib.suppress(EngineError):
@@ -134,7 +134,7 @@ class Replica:
         self.is_up = True
 
     async def _keep(self) -> None:
-        """Brings it up again each time it went down."""
+        """Brings it up again each time it goes down."""
         while True:
             waiting: list[asyncio.Task[object]] = [asyncio.ensure_future(self._wanted.wait())]
             if self._has_begun:
@@ -150,11 +150,11 @@ class Replica:
                         await self.host.wait()
             try:
                 await self._come_up()
-                log.info("%s is back, %d versions on it", self.http.url, len(self.loaded))
+                log.info("%s is back with %d versions", self.http.url, len(self.loaded))
                 self._wanted.clear()
             except (EngineError, AdapterError) as problem:
                 log.warning("%s", problem)
-                await self._end()  # one that was started here and does not come up is started again
+                await self._end()  # a server that was started here and does not come up is started again
                 await asyncio.sleep(self.settings.check_s)
                 self._wanted.set()
 
@@ -169,7 +169,7 @@ class Replica:
         command, added = self.dialect.command(replace(launch, address=address, port=port, model=model))
         log.info("starting %s at %s port %d", self.dialect.name, address, port)
         self.http.url = f"http://{address}:{port}"
-        await self.host.start(command, {"PYTHONPATH": "", **added})  # that of this program is not that server's
+        await self.host.start(command, {"PYTHONPATH": "", **added})  # this program's path is not that server's
         self._has_begun = True
 
     def _check_process(self) -> None:
@@ -181,28 +181,28 @@ class Replica:
 
 
 def name_of(adapter: Adapter) -> str:
-    """What a server calls a version: other weights under the same number have another name, and so another cache."""
+    """A version's name on a server: other weights with the same number get another name, and so another cache."""
     return f"{adapter.version}-{adapter.digest[:12]}"
 
 
 def refused_key(url: str) -> EngineError:
-    """What a server means that answers 401 or 403."""
+    """The error for a server that answers 401 or 403."""
     return EngineError(f"{url} refuses the key", fix="set engine.remote.api_key to the one it was started with")
 
 
 def refused(adapter: Adapter, url: str, problem: ServerRefusal) -> AdapterError:
-    """What a server's refusal of an adapter means, with the option that mends it."""
-    said = problem.problem
+    """The error for a server's refusal of an adapter, with the option that fixes it."""
+    reply = problem.problem
     fix = "read the server's messages"
-    if "rank" in said.lower():
+    if "rank" in reply.lower():
         fix = "start it with a larger --max-lora-rank, or set trainer.rank to less"
-    elif problem.status == LOST and "Not Found" in said:
+    elif problem.status == LOST and "Not Found" in reply:
         fix = "start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
-    elif "enable" in said.lower() and "lora" in said.lower():
+    elif "enable" in reply.lower() and "lora" in reply.lower():
         fix = "start it with --enable-lora"
-    elif any(words in said.lower() for words in ("no adapter found", "not exist", "repo id")):
+    elif any(words in reply.lower() for words in ("no adapter found", "not exist", "repo id")):
         fix = f"let the server read {adapter.folder}: the same path must lead to the same files there"
-    return AdapterError(f"{url} does not take version {adapter.version}: {said}", fix=fix)
+    return AdapterError(f"{url} does not take version {adapter.version}: {reply}", fix=fix)
 
 
 def launched(
@@ -212,7 +212,7 @@ def launched(
     launch: Launch,
     host: Host | None = None,
 ) -> Replica:
-    """A replica that is started for the user, on this machine or where `host` is, with a key that nobody else knows."""
+    """A replica that is started for the user, on this machine or on `host`, with a key that nobody else knows."""
     http = ServerHttp("http://starting", launch.key, silent_s=settings.silent_s)
     return Replica(dialect, http, settings, adapters, launch, host or ThisMachine())
 

@@ -1,4 +1,4 @@
-"""SGLang's own routes, as the source of release 0.5.23 has them. Never run on a real server: see docs/engines.md."""
+"""SGLang's own routes, from the source of release 0.5.23. Never run on a real server: see docs/engines.md."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from openclaw_rl.engines.remote.http import ServerHttp, ServerRefusal
 from openclaw_rl.engines.remote.replica import LOST
 from openclaw_rl.errors import EngineError
 
-ADAPTERS_AT_ONCE = 5  # of one batch, the base model counted
+ADAPTERS_AT_ONCE = 5  # in one batch, including the base model
 ENVIRONMENT = {"SGLANG_RETURN_ORIGINAL_LOGPROB": "1"}  # the model's own, before the temperature
-FLUSH_S = 30  # it lets go of prompts only while nothing runs; so long it waits for such a moment
-NOT_LOADED = ("never been loaded", "are not loaded")  # what it says of an adapter that it does not have
+FLUSH_S = 30  # it drops cached prompts only while nothing runs, and waits this long for such a moment
+NOT_LOADED = ("never been loaded", "are not loaded")  # its messages about an adapter that it does not have
 
 
 class Sglang:
@@ -38,11 +38,11 @@ class Sglang:
         return [*words, *launch.settings.options], ENVIRONMENT
 
     async def facts(self, http: ServerHttp) -> ServerFacts:
-        """The base model, its context and its adapters. Raises EngineError where another kind of server answers."""
+        """The base model, its context and its adapters. Raises EngineError if another kind of server answers."""
         about, server = await _either(http, "/model_info"), await _either(http, "/server_info")
         if not isinstance(about, dict) or not isinstance(server, dict) or "model_path" not in about:
-            raise EngineError(f"{http.url} is no server of SGLang", fix="name one, or set engine.kind to what it is")
-        # shorter than the context by some tokens: longer prompts are refused, and longer answers cut short unseen
+            raise EngineError(f"{http.url} is not an SGLang server", fix="name one, or set engine.kind to what it is")
+        # a few tokens shorter than the context: longer prompts are refused, and longer answers are cut silently
         most = server.get("max_req_input_len")
         context = int(str(most)) - 1 if most else int(str(server.get("context_length") or 0))
         rank = server.get("max_lora_rank")
@@ -56,7 +56,7 @@ class Sglang:
         )
 
     async def tokenize(self, http: ServerHttp, text: str) -> tuple[int, ...] | None:
-        """How its tokenizer cuts a text; None where this release cannot be asked."""
+        """Its token ids of a text; None if this release has no route for that."""
         try:
             found = await http.post("/tokenize", {"prompt": text, "add_special_tokens": False})
         except ServerRefusal:
@@ -65,7 +65,7 @@ class Sglang:
         return tuple(int(str(token)) for token in tokens) if isinstance(tokens, list) else None
 
     async def load(self, http: ServerHttp, name: str, folder: Path) -> None:
-        """Makes an adapter ready; one that is loaded under this name already is no error."""
+        """Loads an adapter; if it is loaded under this name already, nothing happens."""
         try:
             found = await http.post("/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
         except ServerRefusal as problem:
@@ -80,7 +80,7 @@ class Sglang:
         await http.post("/unload_lora_adapter", {"lora_name": name})
 
     async def generate(self, http: ServerHttp, ask: RemoteRequest) -> AsyncGenerator[Piece, None]:
-        """What is sampled. Each event tells the whole answer so far, or what is new: told apart by its length."""
+        """Sampled tokens. An event contains the whole answer so far or only the new part; its length shows which."""
         given = 0
         async for data in http.events("/generate", _body(ask)):
             event = msgspec.json.decode(data)
@@ -120,18 +120,18 @@ class Sglang:
         return [float(row[0]) for row in rows], top
 
     async def flush(self, http: ServerHttp) -> None:
-        """Forgets all prompts that were read. Raises EngineError where something ran all the time."""
+        """Drops all cached prompts. Raises EngineError if the server was never idle."""
         try:
             await http.post(f"/flush_cache?timeout={FLUSH_S}", {})
         except ServerRefusal as problem:
             raise EngineError(
                 f"{http.url} did not let go of the prompts it has read: {problem.problem}",
-                fix="it does so only while it answers nobody else: let it rest for a moment, or start it again",
+                fix="it does so only while it is idle: wait for such a moment, or start it again",
             ) from problem
 
 
 async def _either(http: ServerHttp, path: str) -> Json:
-    """The answer by the route's name, or by the one that earlier releases gave it."""
+    """The answer of the route, under its present name or the one of earlier releases."""
     try:
         return await http.get(path)
     except ServerRefusal as problem:
@@ -141,13 +141,13 @@ async def _either(http: ServerHttp, path: str) -> Json:
 
 
 def _refusal(status: object, problem: str) -> ServerRefusal:
-    """Of an adapter that the server does not have, it says so with the status of a wrong request."""
+    """The refusal; the server reports a missing adapter with the status of a malformed request."""
     is_lost = any(words in problem for words in NOT_LOADED)
     return ServerRefusal(LOST if is_lost else int(str(status or 500)), problem)
 
 
 def _fresh(rows: list[Any] | None, given: int, total: int) -> list[Any]:
-    """What an event has beyond what was `given`: of all rows so far, or of new ones alone."""
+    """The rows of an event after the first `given`: it contains all rows so far, or only new ones."""
     if not rows or total == given:
         return []
     return rows[given:total] if len(rows) >= total else rows[given - total :]
@@ -162,9 +162,9 @@ def _body(ask: RemoteRequest) -> dict[str, Json]:
         "top_k": sampling.top_k or -1,
         "min_p": sampling.min_p,
         "stop_token_ids": list(sampling.stop_ids),
-        "ignore_eos": not sampling.stop_ids,  # which would have it ignore these as well
+        "ignore_eos": not sampling.stop_ids,  # it would ignore these as well
         "skip_special_tokens": False,
-        "sampling_seed": ask.seed & (2**63 - 1),  # heeded with --enable-deterministic-inference alone
+        "sampling_seed": ask.seed & (2**63 - 1),  # has an effect only with --enable-deterministic-inference
     }
     if sampling.leaning is not None:
         leaning = sampling.leaning
@@ -186,7 +186,7 @@ def _body(ask: RemoteRequest) -> dict[str, Json]:
 
 
 def _finish(reason: Any) -> Finish | None:
-    """Raises ServerRefusal where the server broke the answer off for a reason that it names."""
+    """Raises ServerRefusal if the server broke the answer off and names a reason."""
     if reason is None:
         return None
     kind = reason.get("type") if isinstance(reason, dict) else reason

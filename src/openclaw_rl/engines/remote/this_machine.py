@@ -18,7 +18,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class ThisMachine:
-    """A `Host`: a child process in a session of its own."""
+    """A `Host`: a child process in its own session."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -36,7 +36,7 @@ class ThisMachine:
 
     async def open(self) -> tuple[str, int]:
         """A free port of the loopback interface."""
-        await self.end()  # what computed for a server that was killed outlives it, with its memory
+        await self.end()  # workers of a killed server outlive it and keep their memory
         with socket.socket() as one:
             one.bind((LOOPBACK, 0))
             return LOOPBACK, int(one.getsockname()[1])
@@ -49,7 +49,7 @@ class ThisMachine:
         """Nothing was sent."""
 
     async def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Starts it; what it prints goes to stderr."""
+        """Starts it; its output goes to stderr."""
         added = os.environ | dict(environment)
         try:
             self._process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""vLLM's OpenAI-style server: ids in, ids and log-probabilities out, an adapter under each version's name."""
+"""vLLM's OpenAI-style server: ids in, ids and log-probabilities out, one adapter under each version's name."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from openclaw_rl.engines.remote.dialect import Launch, Piece, RemoteRequest, Ser
 from openclaw_rl.engines.remote.http import ServerHttp, ServerRefusal
 from openclaw_rl.errors import EngineError
 
-MOST_TOP = 64  # likeliest at a place that anything here asks for
+MOST_TOP = 64  # the most top tokens at a place that anything here requests
 COMPLETIONS = "/v1/completions"
-TOKENS = "/inference/v1/generate"  # ids alone: the server makes no text of them, which costs it a fifth of its work
-ADAPTERS_AT_ONCE = 4  # of one batch: memory on the device is set aside for each
+TOKENS = "/inference/v1/generate"  # ids only: the server makes no text of them, which is a fifth of its work
+ADAPTERS_AT_ONCE = 4  # in one batch: memory on the device is reserved for each
 ENVIRONMENT = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
     "VLLM_SERVER_DEV_MODE": "1",  # /reset_prefix_cache, which forgetting needs
@@ -68,7 +68,7 @@ CHUNK = msgspec.json.Decoder(_Chunk)
 
 
 class Vllm:
-    """The dialect; it holds the name by which the server knows the base model, and by which route it samples."""
+    """The dialect; it keeps the server's name of the base model, and the route by which it samples."""
 
     name = "vllm"
 
@@ -85,35 +85,35 @@ class Vllm:
         words += ["--logprobs-mode", "raw_logprobs", "--max-logprobs", str(MOST_TOP)]
         words += ["--structured-outputs-config", '{"backend": "guidance"}', "--enable-prompt-tokens-details"]
         words += ["--enable-scale-out"]
-        # Without it lm_head gets an adapter's share as well, and a score beside other requests ends release 0.32.0.
+        # Without it lm_head gets an adapter's share as well, and a score during other requests crashes release 0.32.0.
         words += ["--lora-target-modules", *launch.modules] if launch.modules else []
         words += [] if launch.seed is None else ["--seed", str(launch.seed)]
         return [*words, *launch.settings.options], {**ENVIRONMENT, "VLLM_API_KEY": launch.key}
 
     async def facts(self, http: ServerHttp) -> ServerFacts:
-        """The base model and its context. Raises EngineError where another kind of server answers."""
+        """The base model and its context. Raises EngineError if another kind of server answers."""
         listed, release = await http.get("/v1/models"), await http.get("/version")
         rows = listed.get("data") if isinstance(listed, dict) else None
         models = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
         base = next((row for row in models if not row.get("parent")), None)
         if base is None or "max_model_len" not in base:
-            raise EngineError(f"{http.url} is no server of vLLM", fix="name one, or set engine.kind to what it is")
-        await http.get("/health")  # refused where what computes behind the server is dead
+            raise EngineError(f"{http.url} is not a vLLM server", fix="name one, or set engine.kind to what it is")
+        await http.get("/health")  # refused if the engine behind the server is dead
         self._base = str(base["id"])
         self._route = TOKENS if await _has_tokens(http, self._base) else COMPLETIONS
-        told = release.get("version") if isinstance(release, dict) else ""
-        # one less: where all ids of a prompt are scored, the server samples one token besides
-        return ServerFacts(str(base.get("root") or base["id"]), int(str(base["max_model_len"])) - 1, str(told))
+        version = release.get("version") if isinstance(release, dict) else ""
+        # one less: when all ids of a prompt are scored, the server also samples one token
+        return ServerFacts(str(base.get("root") or base["id"]), int(str(base["max_model_len"])) - 1, str(version))
 
     async def tokenize(self, http: ServerHttp, text: str) -> tuple[int, ...] | None:
-        """How its tokenizer cuts a text."""
+        """Its token ids of a text."""
         body: dict[str, Json] = {"model": self._base, "prompt": text, "add_special_tokens": False}
         found = await http.post("/tokenize", body)
         tokens = found.get("tokens") if isinstance(found, dict) else None
         return tuple(int(str(token)) for token in tokens) if isinstance(tokens, list) else None
 
     async def load(self, http: ServerHttp, name: str, folder: Path) -> None:
-        """Makes an adapter ready; one that is loaded under this name already is no error."""
+        """Loads an adapter; if it is loaded under this name already, nothing happens."""
         try:
             await http.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
         except ServerRefusal as problem:
@@ -125,7 +125,7 @@ class Vllm:
         await http.post("/v1/unload_lora_adapter", {"lora_name": name})
 
     async def generate(self, http: ServerHttp, ask: RemoteRequest) -> AsyncGenerator[Piece, None]:
-        """What is sampled, a chunk a step of the server, and at the end how much of the prompt had been read before."""
+        """Sampled tokens, one chunk for each step of the server; the last says how much of the prompt was cached."""
         most = ask.sampling.top_logprobs
         async for data in http.events(self._route, self._body(ask)):
             chunk = CHUNK.decode(data)
@@ -142,7 +142,7 @@ class Vllm:
     async def score(
         self, http: ServerHttp, tokens: tuple[int, ...], *, start: int, adapter: str, top_k: int
     ) -> tuple[list[float], list[Top]]:
-        """Log-probabilities of a prompt's own ids. One token is sampled besides: the server gives none without."""
+        """Log-probabilities of a prompt's own ids. One token is sampled too: the server returns none otherwise."""
         body: dict[str, Json] = {
             "model": adapter or self._base,
             "prompt": list(tokens),
@@ -157,7 +157,7 @@ class Vllm:
         return logp, top if top_k else []
 
     async def flush(self, http: ServerHttp) -> None:
-        """Forgets all prompts that were read. Raises EngineError where the server lets nobody ask for it."""
+        """Drops all cached prompts. Raises EngineError if the server does not offer that route."""
         try:
             await http.post("/reset_prefix_cache", {})
         except ServerRefusal as problem:
@@ -179,7 +179,7 @@ class Vllm:
 
 
 async def _has_tokens(http: ServerHttp, base: str) -> bool:
-    """Whether it samples by ids alone, tried with one."""
+    """Whether it has the route that samples ids only, tried with one token."""
     try:
         await http.post(TOKENS, {"model": base, "token_ids": [0], "sampling_params": {"max_tokens": 1}})
     except ServerRefusal as problem:
@@ -190,11 +190,11 @@ async def _has_tokens(http: ServerHttp, base: str) -> bool:
 
 
 def _params(sampling: Sampling, seed: int) -> dict[str, Json]:
-    """How it is sampled, by the names that both routes use."""
+    """The sampling parameters, by the names that both routes use."""
     params: dict[str, Json] = {
         "max_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,
-        "top_p": sampling.top_p or 1e-9,  # 0 is refused there, and means the likeliest here
+        "top_p": sampling.top_p or 1e-9,  # vLLM refuses 0, which means the likeliest token here
         "top_k": sampling.top_k,
         "min_p": sampling.min_p,
         "seed": seed & (2**63 - 1),
@@ -214,16 +214,16 @@ def _params(sampling: Sampling, seed: int) -> dict[str, Json]:
 
 
 def _rank(rank: int) -> int:
-    """The least rank that the server takes and that is large enough."""
+    """The smallest rank that the server accepts and that is large enough."""
     return next((known for known in (8, 16, 32, 64, 128, 256, 320, 512) if known >= rank), rank)
 
 
-def _finish(told: str | None) -> Finish | None:
-    return None if told is None else {"stop": Finish.STOP, "length": Finish.LENGTH}.get(told, Finish.CANCELLED)
+def _finish(reason: str | None) -> Finish | None:
+    return None if reason is None else {"stop": Finish.STOP, "length": Finish.LENGTH}.get(reason, Finish.CANCELLED)
 
 
 def _read(held: _Logprobs, most: int) -> tuple[Sequence[float], Sequence[Top]]:
-    """Log-probabilities, and the likeliest without the sampled one that the server adds to them."""
+    """Log-probabilities, and the top tokens without the sampled one that the server adds to them."""
     if held.content is not None:
         rows = [{item.token_id: item.logprob for item in token.top_logprobs} for token in held.content] if most else []
         return [token.logprob for token in held.content], [_ranked(row, most) for row in rows]

@@ -1,4 +1,4 @@
-"""POST /v1/completions: bare text or ids to go on from. Served and counted, never trained."""
+"""POST /v1/completions: bare text or ids to continue. Served and counted, never trained."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Words:
         self._generation = generation
         self._table = table
         self._has_usage = has_usage
-        self._given: dict[int, int] = {}  # letters of each answer whose log-probabilities have been given
+        self._given: dict[int, int] = {}  # characters of each answer whose log-probabilities were sent
         self._head: dict[str, Json] = {
             "id": f"cmpl-{generation.choices[0].turn}",
             "object": "text_completion",
@@ -151,7 +151,7 @@ def _prompt(body: CompletionBody) -> str | tuple[int, ...]:
 
 
 def _logprobs(sampled: Sequence[SampledToken], table: TokenBytes, at: int) -> tuple[dict[str, Json], int]:
-    """Those of the tokens that are not the format's own ending, the first of them at `at`; and where the next is."""
+    """The entries of all tokens but the format's own ending, the first at offset `at`; and the next offset."""
 
     def written(token: int) -> str:
         return table(token).decode("utf-8", "replace")
@@ -161,7 +161,7 @@ def _logprobs(sampled: Sequence[SampledToken], table: TokenBytes, at: int) -> tu
     for item in sampled:
         offsets.append(at)
         at += len(written(item.token))
-    told: dict[str, Json] = {
+    logprobs: dict[str, Json] = {
         "tokens": [written(item.token) for item in sampled],
         "token_logprobs": [max(item.logp, LEAST_LOGP) for item in sampled],
         "top_logprobs": [
@@ -170,7 +170,7 @@ def _logprobs(sampled: Sequence[SampledToken], table: TokenBytes, at: int) -> tu
         ],
         "text_offset": offsets,
     }
-    return told, at
+    return logprobs, at
 
 
 def _event(body: dict[str, Json]) -> bytes:

@@ -19,7 +19,7 @@ from openclaw_rl.store.tables.overrules import Overrule
 from openclaw_rl.store.tables.seen import SessionFilter, SessionLine, last_words
 
 MOST_ROWS = 200
-LOOK_S = 0.4  # one look back; who wants to look further asks again, as the page does
+LOOK_S = 0.4  # one search; a client that wants to look further back asks again, as the page does
 MOST_WORDS = 240  # characters of a line
 MOST_SEARCHED = 200  # characters that are searched for
 SCORES = {"-1": -1, "0": 0, "1": 1}
@@ -29,8 +29,8 @@ KINDS = {"talk": False, "attempt": True}  # whether it is an attempt at a task
 async def conversations(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """Conversations, newest first; `user`, `state`, `score`, `q` (words in them), `limit` and `before` select them.
 
-    `kind` is `talk` or `attempt` (at a task), where only those are wanted. A search looks back for about half a second.
-    `before` in the answer is where to go on; null where all was looked through. `looked_to` is how far back that is.
+    `kind` selects `talk` or `attempt` (at a task). A search looks back for about half a second.
+    `before` in the answer is where to continue; null if everything was searched. `looked_to` is how far back that is.
     """
     limit = number_of(request.query.get("limit", "30"), "limit", most=MOST_ROWS)
     wanted, at = _wanted(request), _cursor(request.query.get("before"))
@@ -73,7 +73,7 @@ async def conversation(request: web.Request, parts: ServeParts, key_name: str) -
 
 
 def turn_shown(row: TurnRow, overruled: list[Overrule]) -> dict[str, Json]:
-    """A turn as the page shows it: what was asked last in place of the whole request, and what its owner said of it."""
+    """A turn as the page shows it: the last message instead of the whole request, and its owner's verdicts."""
     body = turn_json(row)
     del body["messages"], body["tools"], body["spans"]
     body["asked"] = last_words(row.turn)

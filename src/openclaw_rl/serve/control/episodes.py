@@ -24,7 +24,7 @@ _MOST_WHY = 4000
 _MOST_SHOWN = 1_000_000  # characters of an observation
 _MOST_DIGITS = 9
 WHEN = ("before", "after")  # of a step
-_PICTURE_HEADERS = {  # opened as a page of its own it may do nothing, and no browser keeps it: it may be forgotten
+_PICTURE_HEADERS = {  # opened as a separate page it may do nothing; no browser caches it, since it may be forgotten
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -33,7 +33,7 @@ _PICTURE_HEADERS = {  # opened as a page of its own it may do nothing, and no br
 
 
 class EpisodeBody(msgspec.Struct):
-    """The body of POST /v1/rl/episodes; an `id` is made up where none is sent."""
+    """The body of POST /v1/rl/episodes; if no `id` is sent, one is made."""
 
     task: str
     id: str | None = None
@@ -63,7 +63,7 @@ class EpisodeEndBody(msgspec.Struct):
 async def begin(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """Begins an episode: its id is then sent with each chat request (X-Episode-Id).
 
-    Asked again with the same id and task it changes nothing.
+    Repeating it with the same id and task changes nothing.
     """
     body = parsed(await request.read(), EpisodeBody)
     for name, value in (("id", body.id), ("task", body.task), ("group", body.group), ("environment", body.environment)):
@@ -181,8 +181,8 @@ async def episode(request: web.Request, parts: ServeParts, key_name: str) -> web
 async def keep_picture(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """Stores a screenshot of a step; the body is a PNG. Nothing is learned from it.
 
-    It shows what the step was decided on or, with `when=after`, what was there after it. Send it after the step's
-    reply. At most 4 MiB and 8192 pixels a side; `store.pictures_mb` says how much of all of them is kept.
+    It shows the screen before the step or, with `when=after`, after it. Send it after the step's reply. At most
+    4 MiB and 8192 pixels a side; `store.pictures_mb` limits how much of all of them is kept.
     """
     name = await _picture_name(request, parts, key_name)
     data = await request.read()
@@ -215,7 +215,7 @@ async def _picture_name(request: web.Request, parts: ServeParts, key_name: str) 
 
 
 async def _name(request: web.Request, parts: ServeParts, key_name: str) -> str:
-    """The full id of the episode in the path: as it is, where there is one of that id, else behind the key's name."""
+    """The full id of the episode in the path: as it is if it exists, else prefixed with the key's name."""
     given = request.match_info["id"]
     is_known = await parts.store.episodes.get(given) is not None
     return given if is_known else parts.control.session_name(key_name, given)

@@ -61,47 +61,47 @@ STEP_STANDS = STANDS | {
 
 
 def explained(row: TurnRow) -> list[str]:
-    """The decisions in the order they were taken: kind, session, what it goes on from, what followed, verdict, end."""
-    told = row.turn.why.split("; ")
+    """The decisions in the order they were taken: kind, session, continuation, next state, verdict, end."""
+    lines = row.turn.why.split("; ")
     if row.turn.prompt.continued:
-        told.append(
+        lines.append(
             f"{row.turn.prompt.continued} of {len(row.turn.prompt)} prompt token ids were reused from the previous turn"
         )
     step, attempt = row.turn.step, row.episode
     if step is not None and attempt is not None:
         outcome = "" if attempt.outcome is None else f", which ended with outcome {attempt.outcome:g}"
-        told.append(f"it is step {step.index} of episode {step.episode}{outcome}")
+        lines.append(f"it is step {step.index} of episode {step.episode}{outcome}")
     if row.state is None:
-        return [*told, "side turns are served and counted, and never learned from"]
+        return [*lines, "side turns are served and counted, and never learned from"]
     if row.next_state is not None:
         masked = marks_in("\n".join(item.text for item in row.next_state.messages))
         hidden = f", with {masked_words(masked)} masked before it was stored" if masked else ""
-        told.append(f"its next state is {WHO[row.next_state.source]}{hidden}")
+        lines.append(f"its next state is {WHO[row.next_state.source]}{hidden}")
     if row.verdict is not None:
         is_step = row.turn.step is not None
-        told.append(
+        lines.append(
             "judged by its episode's outcome"
             if is_step
             else _unasked(row.verdict, row.next_state) or _verdict(row.verdict)
         )
     if row.reason is not None:
-        told.append(f"dropped ({row.reason.value}): {DROPPED[row.reason]}")
+        lines.append(f"dropped ({row.reason.value}): {DROPPED[row.reason]}")
     elif row.state is State.TRAINED:
         made = "" if row.trained_version is None else f", which made version {row.trained_version}"
-        told.append(f"trained on in step {row.step}{made}")
+        lines.append(f"trained on in step {row.step}{made}")
     else:
-        told.append((STANDS if row.turn.step is None else STEP_STANDS)[row.state])
-    return told
+        lines.append((STANDS if row.turn.step is None else STEP_STANDS)[row.state])
+    return lines
 
 
 def lesson_explained(sample: Sample, turn: Turn) -> str:
     """What a turn is learned from as."""
     if sample.outcome is not None:
-        beside = "" if not sample.peers else f", compared with {len(sample.peers) - 1} other steps"
-        return f"it is learned from by the outcome of its episode, {sample.outcome.reward:g}{beside}"
+        compared = "" if not sample.peers else f", compared with {len(sample.peers) - 1} other steps"
+        return f"it is learned from by the outcome of its episode, {sample.outcome.reward:g}{compared}"
     if sample.is_rehearsal:
-        held = "to what these hints ask for" if sample.rehearses else "where the base model is"
-        return f"nobody corrected it: it is a rehearsal sample, and keeps the policy {held}"
+        aim = "to what these hints ask for" if sample.rehearses else "where the base model is"
+        return f"nobody corrected it: it is a rehearsal sample, and keeps the policy {aim}"
     if sample.is_taught and not turn.carried:
         return "accepted after corrections, it answers what was asked first; the teacher reads the whole conversation"
     if sample.is_taught:
@@ -114,7 +114,7 @@ def lesson_explained(sample: Sample, turn: Turn) -> str:
 
 
 def _unasked(verdict: Verdict, after: NextState | None) -> str:
-    """Why the judge was asked nothing, where it was not and nothing else told the score."""
+    """Why the judge was not asked although nothing else gave a score."""
     if verdict.source is not VerdictSource.VOTES or verdict.votes or after is None:
         return ""
     if after.source is NextStateSource.USER:

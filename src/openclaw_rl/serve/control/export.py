@@ -19,7 +19,7 @@ _SAID = {"true": True, "false": False}
 
 
 async def export(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
-    """Every turn with next state, votes, score and hints, as one line of JSON each, oldest first.
+    """Every turn with next state, votes, score and hints, one line of JSON each, oldest first.
 
     `user` or `session` choose whose; `side=false` leaves side requests out; `form` is another form, as `openclaw-rl
     export --help` lists them. `to` is the file they are written to, which
@@ -35,7 +35,7 @@ async def export(request: web.Request, parts: ServeParts, key_name: str) -> web.
         async with parts.store.exports.snapshot() as snapshot:
             read_s = time.monotonic()
             async for piece in pieces(snapshot, wanted):
-                # what is forgotten now must not be handed out any more, nor the log be held for a state that has it
+                # what is forgotten now must not be sent any more, nor the log be kept for a state that contains it
                 if parts.store.forgettings.begun != begun or parts.is_stopping():
                     return _broken_off(request, response)
                 # as long as reading took others have the interpreter
@@ -71,7 +71,7 @@ def _asked(request: web.Request) -> tuple[ExportFilter, Path | None]:
 
 
 def _broken_off(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-    """The end of an answer that is not whole: its client sees a connection that broke."""
+    """The end of an incomplete answer: its client sees a broken connection."""
     if not response.prepared:
         raise RequestError(
             "something was forgotten during the export, or the server is stopping",

@@ -1,4 +1,4 @@
-"""Forgetting over HTTP: what would go, that it goes, and how far that has come."""
+"""Forgetting over HTTP: a preview, the order itself, and its progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from openclaw_rl.store.forget.selection import ForgetTarget
 class ForgetBody(msgspec.Struct):
     """The body of POST /v1/rl/forget: one of `session`, `user`, `turn`, `episode` and `before` (seconds).
 
-    With `dry_run` it is only counted. With `records` files that were exported outside the home folder are cleaned too.
+    With `dry_run` it is only counted. With `records`, files exported outside the home folder are cleaned too.
     """
 
     session: str | None = None
@@ -29,7 +29,7 @@ class ForgetBody(msgspec.Struct):
 
 
 async def forget(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """Forgets a session, a user, a turn, an episode or all before a time; the answer comes once the rows are gone.
+    """Forgets a session, a user, a turn, an episode or all before a time; answers once the rows are erased.
 
     The rest (files, weights) is done meanwhile: GET the same path to see how far it has come.
     """
@@ -52,7 +52,7 @@ async def forget(request: web.Request, parts: ServeParts, key_name: str) -> web.
     is_nothing = not any(found.values())
     name = None if body.dry_run or is_nothing else await _forgetting(parts).begin(what, body.records)
     if name is not None:
-        parts.memory.clear()  # what watchers were shown may hold its words
+        parts.memory.clear()  # cached answers may contain its words
     return answer({"id": name, "goes": found, "is_nothing": is_nothing})
 
 

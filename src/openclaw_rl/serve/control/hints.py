@@ -1,4 +1,4 @@
-"""The hints kept for users, as a client lists, adds, edits, retires and removes them."""
+"""The hints kept for users: a client lists, adds, edits, retires and removes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from openclaw_rl.serve.request.names import check_name
 from openclaw_rl.store.tables.effects import TaughtWish
 from openclaw_rl.wording.likeness import asks_alike, may_oppose
 
-MOST_HINT = 4096  # characters; they stand in every prompt of their user
+MOST_HINT = 4096  # characters; a hint is in every prompt of its user
 
 
 class AddBody(msgspec.Struct):

@@ -20,15 +20,15 @@ WEEKS = 8
 VERSIONS = 20
 MOST_WORDS, MOST_SAID = 300, 90  # characters of what somebody said: where it is quoted, and in the headline
 EVERY_S = 1.0  # between looks whether anything changed
-QUIET_S = 15.0  # a stream without news says so, so that whoever stands between keeps it open
-# Of the status what the first view shows; the rest is at /v1/rl/status.
+QUIET_S = 15.0  # a stream without events sends a comment, so that proxies keep it open
+# The parts of the status that the first view shows; the rest is at /v1/rl/status.
 STATUS = ("story", "diagnosis", "problems", "is_settled", "learns", "ledger")
 
 
 async def learning(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """What was learned recently and whether it lasted, corrections a week, what waits and why, versions, and the cost.
 
-    Made once for all who watch, and at most every other second while things change.
+    Computed once for all watchers, and at most every other second while things change.
     """
     remembered = parts.memory.setdefault("learning", Remembered(2.0))
     key = (await parts.store.seen.stamp(), parts.store.forgettings.begun, parts.store.seen.not_stored)
@@ -37,7 +37,7 @@ async def learning(request: web.Request, parts: ServeParts, key_name: str) -> we
 
 
 async def events(request: web.Request, parts: ServeParts, key_name: str) -> web.StreamResponse:
-    """Server-sent events: `changed` at most once a second, when something was committed or could not be."""
+    """Server-sent events: `changed`, at most once a second, when a commit succeeded or failed."""
     response = web.StreamResponse(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
     response.content_type = "text/event-stream"
     await response.prepare(request)
@@ -108,8 +108,8 @@ def headline(found: Mapping[str, Json], taught: Sequence[TaughtWish], corrected:
 
 def _learned(taught: Sequence[TaughtWish]) -> str:
     """What was learned, the newest in its user's words, and whether it held."""
-    said = " ".join(taught[0].words.split()).removesuffix(".")
-    words = f"“{said if len(said) <= MOST_SAID else said[: MOST_SAID - 1].rstrip() + '…'}”"
+    text = " ".join(taught[0].words.split()).removesuffix(".")
+    words = f"“{text if len(text) <= MOST_SAID else text[: MOST_SAID - 1].rstrip() + '…'}”"
     broken = sum(one.again > 0 for one in taught)
     if len(taught) == 1:
         held = "nobody has reacted to a reply since" if not taught[0].since else "nobody had to ask for it again"
@@ -119,7 +119,7 @@ def _learned(taught: Sequence[TaughtWish]) -> str:
 
 
 def _went_back(found: Mapping[str, Json]) -> str:
-    """What is served in place of a later version of everybody's that passed the gate; empty where the newest is."""
+    """The served shared version if a later one passed the gate; empty if the newest is served."""
     rows = found.get("versions")
     live = [row for row in rows if isinstance(row, dict) and row["status"] == "live"] if isinstance(rows, list) else []
     shared = [row for row in live if row["scope"] == SHARED]

@@ -38,7 +38,7 @@ class SaidBody(msgspec.Struct):
 class CompareBody(msgspec.Struct):
     """The body of POST /v1/rl/compare: what versions are asked, as single `prompts` or whole `conversations`.
 
-    Without either, those of the latest conversations are asked again.
+    Without either, requests of the latest conversations are repeated.
     """
 
     versions: list[str | int]

@@ -1,4 +1,4 @@
-"""The owner's word on a turn: judged anew in the judge's place, left out, and all of it as judge training data."""
+"""The owner's verdict on a turn: replaced, excluded from learning, and exported as judge training data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class VerdictBody(msgspec.Struct):
 async def verdict(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
     """Replaces the judge's verdict on a turn. The judge's verdict is kept, too.
 
-    A turn that waits, or was dropped since nothing could be heard in it, is learned from as is said here.
+    A turn that waits, or was dropped because it had no signal, is learned from with the new verdict.
     """
     name = turn_of_response(request.match_info["id"])
     body = parsed(await request.read(), VerdictBody)
@@ -65,7 +65,7 @@ async def verdict(request: web.Request, parts: ServeParts, key_name: str) -> web
 
 
 def _noted(row: TurnRow) -> str:
-    """What becomes of the owner's word where the turn is not judged anew."""
+    """What happens to the owner's verdict if the turn keeps its own."""
     if row.reason is None or row.state is not State.DROPPED:
         return NOTED
     return f"what you said is kept for the judge; the turn teaches nothing all the same: {DROPPED[row.reason]}"
@@ -101,7 +101,7 @@ async def overruled(request: web.Request, parts: ServeParts, key_name: str) -> w
 
 
 async def overruled_json(store: Store, *, limit: int, before_s: float | None = None) -> dict[str, Json]:
-    """What owners said in the judge's place, newest first, each with its turn's words; `before` is where to go on."""
+    """Owners' verdicts that replaced the judge's, newest first, each with its turn; `before` is where to continue."""
     found: list[Json] = []
     rows = await store.overrules.newest(limit=limit, before_s=before_s)
     for said in rows:

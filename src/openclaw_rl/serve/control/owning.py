@@ -1,4 +1,4 @@
-"""Settings as they are and the keys of an installation, for its owner."""
+"""The settings in force and the keys of an installation, for its owner."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from openclaw_rl.serve.request.names import check_name
 
 
 class KeyBody(msgspec.Struct):
-    """The body of POST /v1/rl/keys: whose it is to be, and what it may do."""
+    """The body of POST /v1/rl/keys: the key's name, and its rights."""
 
     name: str
     rights: list[Right]
@@ -51,7 +51,7 @@ async def key_revoked(request: web.Request, parts: ServeParts, key_name: str) ->
 
 
 def _check_owner(key_name: str) -> None:
-    """A key with the scope admin looks at everything, but makes no keys: one that leaked would outlive its end."""
+    """A key with the scope admin may read everything but not make keys: a leaked one would outlive its revocation."""
     if key_name not in (OWNER, OPEN):
         raise RequestError(
             f"the API key {key_name!r} may not make or revoke keys",

@@ -1,4 +1,4 @@
-"""What a client may ask of the loop behind the server: feedback, the end of a session, turns, versions, a way back."""
+"""The routes of the learning loop: feedback, the end of a session, turns, versions, roll back."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def turns(request: web.Request, parts: ServeParts, key_name: str) -> web.R
 
 
 async def turn(request: web.Request, parts: ServeParts, key_name: str) -> web.Response:
-    """One turn with everything that is known about it."""
+    """One turn with all its facts."""
     name = turn_of_response(request.match_info["id"])
     row = await parts.store.row(name)
     if row is None:
@@ -165,7 +165,7 @@ def answer(body: Mapping[str, Json]) -> web.Response:
 
 
 def number_of(text: str, name: str, *, most: int) -> int:
-    """The number in a query. Raises RequestError for one that is none or out of range."""
+    """The number in a query. Raises RequestError if it is not a number or out of range."""
     if not text.isdecimal() or len(text) > _MOST_DIGITS or not 1 <= int(text) <= most:
         raise RequestError(f"{name} is {text!r}", fix=f"send a number from 1 to {most}", param=name)
     return int(text)
@@ -181,7 +181,7 @@ async def _turn_meant(parts: ServeParts, body: FeedbackBody, key_name: str) -> s
         where, value, param = "session with a turn", body.session_id, "session_id"
     else:
         raise RequestError("feedback names no turn", fix="send response_id or session_id", param="response_id")
-    # A turn of somebody else's session is as unknown as none: only the owner's words teach.
+    # Another user's turn is reported as unknown: only the owner's feedback teaches.
     if found is None or parts.control.session_name(key_name, found.session) != found.session:
         raise RequestError(
             f"there is no {where} {value}", fix="send the id of an answer of this server", status=404, param=param

@@ -1,4 +1,4 @@
-"""Training done elsewhere: a batch is leased over HTTP, and an adapter made from it is handed back."""
+"""External training: a batch is leased over HTTP, and the adapter made from it is handed back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class HandBackBody(msgspec.Struct):
 
 
 class GiveUpBody(msgspec.Struct):
-    """The body of POST .../give_up: why no step can be taken."""
+    """The body of POST .../give_up: why the step failed."""
 
     why: str
 

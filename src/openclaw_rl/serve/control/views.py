@@ -18,7 +18,7 @@ from openclaw_rl.store.tables.overrules import Overrule
 
 
 def turn_line(row: TurnRow) -> dict[str, Json]:
-    """A turn in one line: where it belongs, where it stands, how it was judged."""
+    """A turn in one line: its session, its state, how it was judged."""
     turn, completion = row.turn, row.turn.completion
     return {
         "id": turn.id,
@@ -66,9 +66,9 @@ def episode_line(row: EpisodeRow) -> dict[str, Json]:
 
 
 async def episode_json(store: Store, row: EpisodeRow) -> dict[str, Json]:
-    """An episode turn by turn: what each step said, what the environment showed after it, and what became of it.
+    """An episode turn by turn: the reply of each step, its next state, and its state in the ledger.
 
-    `pictures` says which of a step there are: of the screen `before` it, and `after` it.
+    `pictures` lists a step's screenshots: `before` it, `after` it.
     """
     found: list[Json] = []
     pictures: dict[int, list[Json]] = {}
@@ -102,8 +102,8 @@ async def episode_json(store: Store, row: EpisodeRow) -> dict[str, Json]:
 
 
 def turn_json(row: TurnRow) -> dict[str, Json]:
-    """A turn with all that is known of it."""
-    turn, after, said = row.turn, row.next_state, row.feedback
+    """A turn with all its facts."""
+    turn, after, thumb = row.turn, row.next_state, row.feedback
     body = turn_line(row)
     body["explained"] = list(explained(row))
     body["parent"] = turn.parent
@@ -125,12 +125,12 @@ def turn_json(row: TurnRow) -> dict[str, Json]:
         else {"source": after.source.value, "messages": [item.as_json() for item in after.messages]}
     )
     body["verdict"] = None if row.verdict is None else _verdict_json(row.verdict)
-    body["feedback"] = None if said is None else {"score": said.score, "text": said.text, "at": said.at_s}
+    body["feedback"] = None if thumb is None else {"score": thumb.score, "text": thumb.text, "at": thumb.at_s}
     return body
 
 
 def lesson_json(sample: Sample, turn: Turn, renderer: Renderer) -> dict[str, Json]:
-    """What a turn was made into: its signals, what a teacher reads, and replies beside it that nobody was served."""
+    """The sample made of a turn: its signals, what a teacher reads, and sampled replies that nobody was served."""
     return {
         "explained": lesson_explained(sample, turn),
         "score": sample.score,
@@ -151,7 +151,7 @@ def _reply_json(reply: SampledReply | None, renderer: Renderer) -> Json:
 
 
 def version_json(row: VersionRow, *, is_current: bool) -> dict[str, Json]:
-    """A version: what made it, what became of it."""
+    """A version: what made it, and its status."""
     return {
         "version": str(row.version),
         "scope": row.version.scope,
@@ -175,8 +175,8 @@ async def versions_json(
 ) -> dict[str, Json]:
     """The newest versions, or those made before one, oldest first; which are served, pinned, and whether all is frozen.
 
-    `before` is what to page on from. Where that is asked for, with what each was to learn, in the words of its hints,
-    from how many turns of which kind, and why one cannot be made again whose weights are not kept.
+    `before` is the version to page on from. If requested, also what each was to learn, in the words of its hints, from
+    how many turns of which kind, and why a version with pruned weights cannot be restored.
     """
     held = await store.keeping.page(limit=limit + 1, before=before)
     rows, pins = held[-limit:], await store.orders.pins()
@@ -206,7 +206,7 @@ async def versions_json(
 
 
 def overrule_json(said: Overrule) -> dict[str, Json]:
-    """What an owner said in the judge's place, and what the judge had said."""
+    """An owner's verdict that replaced the judge's, and the judge's."""
     judged: Json = None if said.judged is None else {"score": said.judged[0], "hints": list(said.judged[1])}
     return {
         "turn": said.turn,

@@ -1,4 +1,4 @@
-"""Who may ask and for what: keys, and browsers that are signed in on the page."""
+"""Who may call which routes: keys, and browsers that are signed in on the page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from openclaw_rl.core.rights import ALL_RIGHTS, NO_LIMITS, KnownKey, Limits, Rig
 from openclaw_rl.errors import RequestError
 
 OWNER = "owner"  # the name of the installation's own key
-OPEN = "local"  # the name of whoever asks where no key is configured
+OPEN = "local"  # the name of every caller if no key is configured
 MEANS = {
     Right.CHAT: "ask for answers",
     Right.FEEDBACK: "give feedback",
@@ -25,7 +25,7 @@ MEANS = {
     Right.ADMIN: "look at or change what was learned",
 }
 PAGE_HEADER = "X-OpenClaw-RL-Page"
-MOST = 1000  # browsers at once; the one that came longest ago signs in again
+MOST = 1000  # browsers at once; the one that signed in first must sign in again
 LIFE_S = 7 * 86400.0
 SAFE = ("GET", "HEAD")
 NOT_SIGNED_IN = RequestError(
@@ -35,14 +35,14 @@ NOT_SIGNED_IN = RequestError(
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose request it is, and what they may do."""
+    """The caller of a request, and its rights."""
 
     name: str
     rights: frozenset[Right] = ALL_RIGHTS
     limits: Limits = NO_LIMITS
 
     def check(self, right: Right) -> None:
-        """Raises RequestError (403) where the key does not have this right."""
+        """Raises RequestError (403) if the key does not have this right."""
         if right not in self.rights:
             raise RequestError(
                 f"the API key {self.name!r} may not {MEANS[right]}",
@@ -53,17 +53,17 @@ class Caller:
 
 
 def no_others() -> Sequence[KnownKey]:
-    """No key beside those given in the clear."""
+    """No keys besides those of the settings."""
     return ()
 
 
 class Keys:
-    """API keys: who may ask and for what, distinguished by name, compared in constant time.
+    """API keys and their rights, distinguished by name, compared in constant time.
 
-    The keys that are accepted, kept as hashes. Without any, everybody is let in as `local`.
+    Accepted keys are kept as hashes. Without any, every caller is `local`.
 
-    `keys` are the owner's, with every right; `others` gives those kept in the home folder, as they are now. `used` is
-    told the name of each key that was accepted.
+    `keys` are the owner's, with every right; `others` returns those kept in the home folder, as they are now. `used` is
+    called with the name of each key that was accepted.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Keys:
         self._used = used
 
     def caller(self, headers: Mapping[str, str]) -> Caller:
-        """Whose key this is. Raises RequestError (401) without a right one."""
+        """The caller with this key. Raises RequestError (401) without a valid key."""
         accepted = (*self._own, *self._others())
         if not accepted:
             return Caller(OPEN)
@@ -92,9 +92,9 @@ class Keys:
         return self.of_digest(key_digest(given))
 
     def of_digest(self, digest: str) -> Caller:
-        """Whose key this is the hash of. Raises RequestError (401) where it is no key's, or was revoked."""
+        """The caller whose key has this hash. Raises RequestError (401) if no key has it, or it was revoked."""
         accepted = (*self._own, *self._others())
-        # All are compared, so that the time taken says nothing of which one was nearly right.
+        # All are compared, so that the time taken does not reveal which one was nearly right.
         found = [known for known in accepted if hmac.compare_digest(known.digest, digest)]
         if not found or not found[0].is_valid:
             raise RequestError(
@@ -116,14 +116,14 @@ class Keys:
         return known is not None and known.is_valid and Right.TEACH in known.rights
 
     def may_name(self, name: str) -> bool:
-        """Whether a key may say by X-User-Id whose words it brings, as what stands before many users does."""
+        """Whether a key may name the user with X-User-Id, as a gateway for many users does."""
         if name == OPEN or any(known.name == name for known in self._own):
             return True
         return any(known.name == name and Right.ADMIN in known.rights for known in self._others())
 
 
 def key_digest(key: str) -> str:
-    """What is kept of a key."""
+    """The hash that is kept of a key."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -134,7 +134,7 @@ def _given(headers: Mapping[str, str]) -> str:
 
 @dataclass(slots=True)
 class SignIns:
-    """Who is signed in on the page: a browser holds a random token in a cookie that no script can read, never the key.
+    """Browsers signed in on the page. A browser has a random token in a cookie that no script can read, never the key.
 
     A cookie is sent by the browser itself, so a request with one counts only if it comes from this server's own page:
     `SameSite=Strict` keeps it from other sites, and as other ports of this machine are the same site to a browser, what
@@ -149,7 +149,7 @@ class SignIns:
     _held: OrderedDict[str, tuple[str, float]] = field(default_factory=OrderedDict)  # token's hash -> key's hash, until
 
     def begin(self, request: web.Request, key: str) -> tuple[str, Caller]:
-        """A new token for whoever has this key. Raises RequestError: 401 for a wrong key, 403 from another origin."""
+        """A new token for the owner of this key. Raises RequestError: 401 for a wrong key, 403 from another origin."""
         check_origin(request)
         caller = self.keys.caller({"x-api-key": key})
         token = secrets.token_urlsafe(32)
@@ -164,7 +164,7 @@ class SignIns:
         self._held.pop(key_digest(request.cookies.get(cookie_name(request), "")), None)
 
     def caller(self, request: web.Request) -> Caller:
-        """Whose request it is: by the key in its headers or, without one, by its cookie. Raises RequestError."""
+        """The caller, by the key in the headers or, without one, by the cookie. Raises RequestError."""
         if "Authorization" in request.headers or "x-api-key" in request.headers:
             return self.keys.caller(request.headers)
         token = request.cookies.get(cookie_name(request))
@@ -178,14 +178,14 @@ class SignIns:
 
 
 def cookie_name(request: web.Request) -> str:
-    """One for each port: servers on one machine share their cookies."""
+    """A different name for each port: servers on one machine share their cookies."""
     return f"openclaw_rl_{urlsplit(f'//{request.host}').port or 0}"
 
 
 def check_origin(request: web.Request) -> None:
-    """Raises RequestError (403) where the browser says that another page sends this, or it cannot be this page."""
+    """Raises RequestError (403) if the browser reports another page as the sender, or it cannot be this page."""
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
-    # Browsers say `Sec-Fetch-Site` over https and on this machine; elsewhere the origin must be the host that is asked.
+    # Browsers send `Sec-Fetch-Site` over https and on this machine; otherwise the origin must equal the host.
     is_elsewhere = origin is not None and urlsplit(origin).netloc != request.host
     is_foreign = is_elsewhere if site is None else site not in ("same-origin", "none")
     is_bare = request.method not in SAFE and PAGE_HEADER not in request.headers

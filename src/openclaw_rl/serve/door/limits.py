@@ -1,4 +1,4 @@
-"""How many connections may be open at once, and how much each key may ask for."""
+"""How many connections may be open at once, and how much each key may use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from openclaw_rl.serve.door.auth import Caller
 
 log = logging.getLogger(__name__)
 
-OWN = 128  # for the store, children's pipes, adapters being read, and what else is no connection
+OWN = 128  # for the store, children's pipes, adapters being read, and other files that are not connections
 _BODY = (
     b'{"error":{"message":"the server has as many connections as it takes. Try again in a moment",'
     b'"type":"server_error","param":null,"code":"too_many_connections"}}'
@@ -31,30 +31,30 @@ _ANSWER = (
 
 @dataclass(slots=True)
 class Allowance:
-    """So many a minute: full at first, filled up evenly, and owed where more was taken than there was."""
+    """N a minute: full at first, refilled evenly, and negative if more was taken than was left."""
 
     a_minute: int
     left: float
     at_s: float
 
     def fill(self, now_s: float) -> None:
-        """What has come back since the last look."""
+        """Adds what was refilled since the last call."""
         self.left = min(float(self.a_minute), self.left + max(0.0, now_s - self.at_s) * self.a_minute / 60.0)
         self.at_s = now_s
 
     def wait_s(self, wanted: float) -> float:
-        """Until so many are there."""
+        """Seconds until `wanted` are available."""
         return max(0.0, (wanted - self.left) * 60.0 / self.a_minute)
 
 
 @dataclass(slots=True)
 class Meter:
-    """How much each key may ask for: requests and tokens a minute, and the size of a request.
+    """How much each key may use: requests and tokens a minute, and the size of a request.
 
-    Counts what each key asks for; `usual` holds for keys without limits of their own. 0 is no limit.
+    `usual` applies to keys without their own limits. 0 is no limit.
 
-    Tokens are known only when an answer has ended: a key that has taken more than its minute's waits until that is
-    made good. `feedback_a_minute` bounds thumbs and corrections alone. `refused` counts by kind.
+    Tokens are known only when an answer has ended: a key that has used more than a minute's share waits until it is
+    refilled. `feedback_a_minute` limits thumbs and corrections only. `refused` counts by kind.
     """
 
     usual: Limits = NO_LIMITS
@@ -65,7 +65,7 @@ class Meter:
     _own: dict[str, Limits] = field(default_factory=dict)
 
     def request(self, caller: Caller, *, is_feedback: bool = False) -> None:
-        """One more. Raises RequestError (429) where it is too many."""
+        """Counts one more. Raises RequestError (429) if it is too many."""
         self._own[caller.name] = caller.limits
         tokens = self._of("tokens", caller.name)
         if tokens is not None and tokens.left <= 0:
@@ -80,13 +80,13 @@ class Meter:
                 held.left -= 1.0
 
     def spend(self, name: str, tokens: int) -> None:
-        """An answer of this key took so many tokens, those of its prompt included."""
+        """Counts the tokens of an answer for this key, those of its prompt included."""
         held = self._of("tokens", name)
         if held is not None:
             held.left -= tokens
 
     def size(self, caller: Caller, size_bytes: int) -> None:
-        """Raises HTTPRequestEntityTooLarge where a request of this key is too large."""
+        """Raises HTTPRequestEntityTooLarge if a request of this key is too large."""
         most = caller.limits.max_body_bytes or self.usual.max_body_bytes
         if most and size_bytes > most:
             self.refused["size"] += 1
@@ -121,7 +121,7 @@ class Meter:
 
 
 def room_for(connections: int) -> int:
-    """How many connections there are handles for, at most those asked for; the process's bound is raised for them."""
+    """The number of connections that file handles allow, at most `connections`; raises the process's limit for them."""
     if sys.platform == "win32":
         return connections
     import resource
@@ -132,18 +132,18 @@ def room_for(connections: int) -> int:
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     if most < wanted:
-        told = "connections=%d instead of %d: the system allows this process %d open files"
-        log.warning(told, most - OWN, connections, most)
+        message = "connections=%d instead of %d: the system allows this process %d open files"
+        log.warning(message, most - OWN, connections, most)
     return max(1, most - OWN)
 
 
 @dataclass(slots=True)
 class Door:
-    """How many connections may be open at once: one too many is asked to come again, before anything is read from it.
+    """How many connections may be open at once: a further one is asked to try again, before anything is read from it.
 
-    And how many files and connections the process may have open at all.
+    Also limits how many files and connections the process may have open in total.
 
-    Called for each connection: whoever answers it. `refused` counts those for whom there was no place.
+    Called for each connection, it returns the protocol that answers it. `refused` counts connections without a place.
     """
 
     server: web.Server
@@ -151,7 +151,7 @@ class Door:
     refused: int = 0
 
     def __call__(self) -> asyncio.BaseProtocol:
-        """The server's protocol, or one that answers 503 and hangs up."""
+        """The server's protocol, or one that answers 503 and closes."""
         if self.open < self.most:
             return self.server()
         self.refused += 1
@@ -159,12 +159,12 @@ class Door:
 
     @property
     def open(self) -> int:
-        """Connections the server holds."""
+        """The number of open connections."""
         return len(self.server.connections)
 
 
 class _Full(asyncio.Protocol):
-    """Says that there is no place. Its base class is how asyncio calls back."""
+    """Answers that there is no place. Its base class is how asyncio calls back."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

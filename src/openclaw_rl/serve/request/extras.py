@@ -1,4 +1,4 @@
-"""What engines can do beside what an API names: parameters under vLLM's names, which every body may carry."""
+"""Parameters of engines that no API names, under vLLM's names. Every body may contain them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_ID = 1 << 31
 
 
 class Extras(msgspec.Struct, kw_only=True):
-    """Biases and penalties, and what the answer is held to."""
+    """Biases and penalties, and constraints on the answer."""
 
     logit_bias: dict[str, float] | None = None
     presence_penalty: float | None = None
@@ -28,7 +28,7 @@ class Extras(msgspec.Struct, kw_only=True):
 
 
 def leaning_of(body: Extras) -> LogitAdjustment | None:
-    """What makes tokens likelier or less likely; None where nothing does. Raises RequestError out of range."""
+    """What makes tokens likelier or less likely; None if nothing does. Raises RequestError if out of range."""
     given = body.logit_bias or {}
     if len(given) > _MOST_BIASED:
         raise RequestError(f"logit_bias names {len(given)} ids", fix=f"send at most {_MOST_BIASED}", param="logit_bias")
@@ -47,6 +47,6 @@ def leaning_of(body: Extras) -> LogitAdjustment | None:
 def _id(name: str) -> int:
     if not (name.isascii() and name.isdigit() and len(name) < 12 and int(name) < _MOST_ID):
         raise RequestError(
-            f"logit_bias holds {name!r}, which is not a token id", fix="send ids of this model", param="logit_bias"
+            f"logit_bias contains {name!r}, which is not a token id", fix="send ids of this model", param="logit_bias"
         )
     return int(name)

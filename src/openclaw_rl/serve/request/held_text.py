@@ -1,4 +1,4 @@
-"""What a request holds its answer's text to: a JSON schema, JSON, a regular expression, a choice, or a grammar."""
+"""What a request constrains its answer's text to: a JSON schema, JSON, a regular expression, a choice or a grammar."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from openclaw_rl.serve.apis.chat.wire import value_of
 from openclaw_rl.serve.request.extras import Extras
 
 _NAMES = ("json", "regex", "choice", "grammar", "json_object")
-_IDLE = frozenset(("disable_fallback", "disable_additional_properties"))  # what vLLM asks of its own libraries
+_IDLE = frozenset(("disable_fallback", "disable_additional_properties"))  # options of vLLM's own libraries
 _SPACES = ("whitespace_pattern", "disable_any_whitespace")
 
 
@@ -25,13 +25,13 @@ class HeldText:
 
     text: Callable[[Lark], str] | None = None
     own: str = ""
-    param: str = ""  # as its client called it
+    param: str = ""  # the client's name for it
 
 
 def held_text(body: Extras, format_: Json, param: str) -> HeldText | None:
-    """What the text is held to, by the API's own `format_` (called `param` there) or by vLLM's parameters.
+    """The rule for the text, from the API's own `format_` (called `param` there) or from vLLM's parameters.
 
-    None where nothing holds it. Raises RequestError for what is asked twice or cannot be read.
+    None if the text is free. Raises RequestError if two rules are given or one cannot be read.
     """
     found = {param: _of_format(format_, param)}
     space = WHITESPACE if body.guided_whitespace_pattern is None else body.guided_whitespace_pattern
@@ -110,7 +110,7 @@ def _of_structured(value: Json) -> HeldText | None:
 
 
 def _of_json(schema: Json, param: str, space: str = WHITESPACE) -> HeldText:
-    if isinstance(schema, str):  # a schema may come as its text
+    if isinstance(schema, str):  # a schema may be sent as text
         try:
             schema = msgspec.json.decode(schema)
         except (msgspec.DecodeError, RecursionError) as problem:

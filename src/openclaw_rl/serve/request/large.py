@@ -1,8 +1,8 @@
-"""Large bodies: read beside the loop, and a piece at a time.
+"""Large bodies: read outside the event loop, and a piece at a time.
 
-A library that reads JSON holds the interpreter until it has ended, and so long every stream stands still. Text is read
-at a gigabyte a second, but a list of a million small objects takes half a second. So a large body is read in a thread,
-and its long list some objects at a time.
+A JSON library holds the interpreter until it has finished, and meanwhile every stream stands still. Text is parsed at a
+gigabyte a second, but a list of a million small objects takes half a second. So a large body is parsed in a thread, and
+its long list a few objects at a time.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import msgspec
 from openclaw_rl.errors import ContextError, RequestError
 from openclaw_rl.serve.apis.chat.wire import parsed
 
-LARGE_BYTES = 262_144  # less is read at once, in some milliseconds
+LARGE_BYTES = 262_144  # less is parsed at once, in a few milliseconds
 MOST_PARAMETER_BYTES = 2 * 1024 * 1024
-MOST_COUNTED = 1_000_000  # messages, where they are counted only
+MOST_COUNTED = 1_000_000  # messages, if they are only counted
 CONVERSATION = frozenset({"messages", "input", "prompt", "system", "instructions"})  # may be as long as the body
 _STRUCTURE = re.compile(rb'[\[\]{},"]')
 _WHERE = re.compile(r"at `\$\[(\d+)\]")
@@ -29,12 +29,12 @@ Result = TypeVar("Result")
 
 
 async def beside(size_bytes: int, work: Callable[[], Result]) -> Result:
-    """What `work` gives; done in a thread where it is about many bytes."""
+    """The result of `work`, which runs in a thread if there are many bytes."""
     return work() if size_bytes < LARGE_BYTES else await asyncio.to_thread(work)
 
 
 def check_sizes(fields: Mapping[str, msgspec.Raw]) -> None:
-    """Raises RequestError for a parameter beside the conversation that is so long that it cannot be meant."""
+    """Raises RequestError for a parameter outside the conversation that is too long to be intended."""
     for name, raw in fields.items():
         size = memoryview(raw).nbytes
         if size > MOST_PARAMETER_BYTES and name not in CONVERSATION:
@@ -49,9 +49,9 @@ def check_sizes(fields: Mapping[str, msgspec.Raw]) -> None:
 def parsed_in_pieces(
     body: bytes, fields: Mapping[str, msgspec.Raw], kind: type[Body], name: str, item: type, *, most: int
 ) -> Body:
-    """As `parsed`, the list `name` of `item`s a piece at a time where the body is large.
+    """As `parsed`, but if the body is large, the list `name` of `item`s is parsed a piece at a time.
 
-    Raises ContextError where the list has more than `most` items: each is at least a token of the model's context.
+    Raises ContextError if the list has more than `most` items: each is at least a token of the model's context.
     """
     held = bytes(fields[name]) if name in fields else b""
     if len(body) < LARGE_BYTES or not held.startswith(b"["):
@@ -71,14 +71,14 @@ def parsed_in_pieces(
 
 
 def check_ids(raw: msgspec.Raw, most: int) -> None:
-    """Raises ContextError where a prompt of ids has more of them than the context holds, before they are read."""
-    told = bytes(raw)
-    if len(told) >= LARGE_BYTES and told.startswith(b"[") and b'"' not in told and told.count(b",") >= most:
-        raise ContextError(told.count(b",") + 1, most, param="prompt")
+    """Raises ContextError if a prompt of ids has more than fit the context, before they are parsed."""
+    text = bytes(raw)
+    if len(text) >= LARGE_BYTES and text.startswith(b"[") and b'"' not in text and text.count(b",") >= most:
+        raise ContextError(text.count(b",") + 1, most, param="prompt")
 
 
 def pieces(array: bytes, size: int = LARGE_BYTES) -> Iterator[bytes]:
-    """A JSON array as several, one after the other: each of some bytes, or of one item that is longer."""
+    """A JSON array as several smaller ones, in order: each of at most `size` bytes, or of one longer item."""
     start, depth, at = 1, 0, 0
     while (found := _STRUCTURE.search(array, at)) is not None:
         mark, at = found[0], found.end()
@@ -95,7 +95,7 @@ def pieces(array: bytes, size: int = LARGE_BYTES) -> Iterator[bytes]:
 
 
 def _string_end(array: bytes, at: int) -> int:
-    """Where the string ends whose text begins at `at`: behind the first quote with an even number of backslashes."""
+    """The end of the string whose text begins at `at`: after the first quote with an even number of backslashes."""
     while (end := array.find(b'"', at)) >= 0:
         slashes = 0
         while array[end - 1 - slashes] == 0x5C:

@@ -1,4 +1,4 @@
-"""The names and ids that a request brings: each a text of a bounded length, or a 400 that says which is not.
+"""Checks of the names and ids in a request: one that is not a text of bounded length is refused with a 400.
 
 They become parts of rows, logs and prompts, so a name of a megabyte must not get that far.
 """
@@ -11,7 +11,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import RequestError
 
 MOST_CHARS = 512
-MOST_EPISODE_CHARS = 200  # of what a request or a report says of its episode
+MOST_EPISODE_CHARS = 200  # of each field of a request or report about its episode
 MOST_CALL_ID = 8192  # some gateways write a model's signed thoughts into the ids of its tool calls
 MOST_METADATA = 16_384  # characters of JSON; OpenAI's own bound of 16 pairs is below it
 HEADERS = (
@@ -38,13 +38,13 @@ def flat_name(name: str, namespace: str | None) -> str:
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Raises RequestError where a header holds a name that is too long."""
+    """Raises RequestError if a header contains a name that is too long."""
     for name in HEADERS:
         check_name(headers.get(name), name)
 
 
 def check_facts(facts: Mapping[str, Json]) -> None:
-    """Raises RequestError where what the body says of the session is of a wrong type or too long."""
+    """Raises RequestError if a session field of the body has a wrong type or is too long."""
     for name in _NAMES:
         _check(facts.get(name), name)
     kind, is_done, metadata = facts.get("turn_type"), facts.get("session_done"), facts.get("metadata")
@@ -63,7 +63,7 @@ def check_facts(facts: Mapping[str, Json]) -> None:
 
 
 def check_metadata(raw: bytes) -> None:
-    """Raises RequestError where the JSON of `metadata` is too long to be kept with an answer."""
+    """Raises RequestError if the JSON of `metadata` is too long to be kept with an answer."""
     check_name(raw.decode("utf-8", "replace"), "metadata", most=MOST_METADATA)
 
 

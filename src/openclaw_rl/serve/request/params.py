@@ -1,4 +1,4 @@
-"""Which parameters are taken, which are refused and why, and what sampling a request asks for."""
+"""Which parameters are accepted, which are refused and why, and what sampling a request asks for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from openclaw_rl.serve.settings import ServeSettings
 _ENGINE = "the engine cannot do this"
 _OFF: tuple[Json, ...] = (None, False, "", 0, [], {})
 Refused = Mapping[str, tuple[tuple[Json, ...], str]]
-# Parameters that would change the answer and that we cannot honour: the values that ask for nothing, and why not.
+# Parameters that would change the answer and that we cannot honour: the values that request nothing, and why.
 _REFUSED: Refused = {
     "min_tokens": (_OFF, _ENGINE),
     "bad_words": (_OFF, _ENGINE),
@@ -46,7 +46,7 @@ _SEED_RANGE = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class SamplingDefaults:
-    """What is taken where a request names nothing: the settings', else the model's own, else these."""
+    """The values used if a request names none: the settings', else the model's own, else these."""
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -55,7 +55,7 @@ class SamplingDefaults:
 
 
 def defaults_of(settings: ServeSettings, generation_config: Mapping[str, Json]) -> SamplingDefaults:
-    """The defaults in force; `generation_config` is the model folder's file, {} where there is none."""
+    """The defaults in force; `generation_config` is the model folder's file, {} if there is none."""
     own = SamplingDefaults()
 
     def first(given: float | None, name: str, last: float) -> float:
@@ -75,9 +75,9 @@ def defaults_of(settings: ServeSettings, generation_config: Mapping[str, Json]) 
 def check_parameters(
     fields: Mapping[str, msgspec.Raw], taken: frozenset[str], refused: Refused = _NOTHING
 ) -> list[str]:
-    """The names that are ignored because they are not known here. Raises RequestError for those that cannot be had.
+    """The names that are ignored because they are unknown. Raises RequestError for those that are not supported.
 
-    `refused` are those of one API alone.
+    `refused` are those of one API only.
     """
     ignored: list[str] = []
     for name, raw in fields.items():
@@ -85,7 +85,7 @@ def check_parameters(
             continue
         found = refused.get(name) or _REFUSED.get(name)
         if found is None:
-            if bytes(raw) != b"null":  # which asks for nothing
+            if bytes(raw) != b"null":  # null requests nothing
                 ignored.append(name)
         elif value_of(raw) not in found[0]:
             raise unsupported(name, found[1])
@@ -93,7 +93,7 @@ def check_parameters(
 
 
 def unsupported(name: str, why: str, *, fix: str = "leave it out") -> RequestError:
-    """The refusal of a parameter that cannot be had here."""
+    """The refusal of a parameter that is not supported here."""
     return RequestError(f"{name} is not supported: {why}", fix=fix, code="unsupported_parameter", param=name)
 
 
@@ -106,7 +106,7 @@ def sampling_of(
     top_logprobs: int,
     extras: Extras | None = None,
 ) -> Sampling:
-    """How tokens are drawn for this request, whose `extras` may stand in another body. Raises RequestError for values
+    """How tokens are sampled for this request, whose `extras` may be in another body. Raises RequestError for values
     out of range.
     """
     stops = () if body.ignore_eos else eos_ids
@@ -144,7 +144,7 @@ def stops_of(body: SamplingSpec, name: str = "stop") -> tuple[str, ...]:
 
 
 def count_of(body: SamplingSpec, most: int) -> int:
-    """How many answers. Raises RequestError where out of range."""
+    """How many answers. Raises RequestError if out of range."""
     count = 1 if body.n is None else body.n
     if not 1 <= count <= most:
         raise RequestError(f"n is {count}", fix=f"ask for 1 to {most} answers", param="n")
@@ -152,7 +152,7 @@ def count_of(body: SamplingSpec, most: int) -> int:
 
 
 def limit_of(body: SamplingSpec, settings: ServeSettings) -> int | None:
-    """The most tokens the request allows; None leaves it to the context. Raises RequestError below 1."""
+    """The most tokens the request allows; None: the context is the limit. Raises RequestError below 1."""
     name, limit = "max_tokens", body.max_tokens
     if isinstance(body, ChatBody) and body.max_completion_tokens is not None:
         name, limit = "max_completion_tokens", body.max_completion_tokens
@@ -175,7 +175,7 @@ def top_logprobs_of(body: ChatBody | CompletionBody) -> tuple[bool, int]:
 
 
 def includes_usage(body: SamplingSpec) -> bool:
-    """Whether a stream ends with its usage. Raises RequestError where there is no stream."""
+    """Whether a stream ends with its usage. Raises RequestError if there is no stream."""
     if body.stream_options is not None and not body.stream:
         raise RequestError("stream_options needs stream", fix="set stream to true", param="stream_options")
     return body.stream_options is not None and bool(body.stream_options.include_usage)

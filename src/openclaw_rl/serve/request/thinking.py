@@ -1,7 +1,6 @@
 """How much a request wants the model to think, whichever of a dozen names it uses, as options of the chat template.
 
-A template knows what it knows: a switch, a level, a budget, or nothing. What it does not know has no effect, and the
-request is told so.
+A template knows a switch, a level, a budget, or nothing. What it does not know has no effect, and the answer says so.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ _RESERVED = frozenset({"messages", "tools", "add_generation_prompt"})
 
 @dataclass(frozen=True, slots=True)
 class ThinkingRequest:
-    """One field that speaks of thinking: whether there is to be any, how much of it, in how many tokens.
+    """One field about thinking: whether there should be any, how much of it, in how many tokens.
 
-    One that says none of the three is of a kind nobody knows.
+    If it has none of the three, its kind is unknown.
     """
 
     name: str
@@ -35,7 +34,7 @@ class ThinkingRequest:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Arguments of the chat template, and the fields that this template knows nothing of."""
+    """Arguments of the chat template, and the fields that this template does not know."""
 
     values: dict[str, Json]
     ignored: list[str]
@@ -68,7 +67,7 @@ def options_of(kwargs: msgspec.Raw, wishes: Sequence[ThinkingRequest], known: Co
 def chat_wishes(
     effort: str | None, reasoning: msgspec.Raw, thinking: msgspec.Raw, enable_thinking: msgspec.Raw
 ) -> list[ThinkingRequest]:
-    """What a chat request says: OpenAI's `reasoning_effort`, and what other servers' clients send instead of it."""
+    """The thinking fields of a chat request: OpenAI's `reasoning_effort`, and what other clients send instead."""
     found = [ThinkingRequest("reasoning_effort", level=effort)] if effort is not None else []
     held = value_of(enable_thinking)
     if held is not None:
@@ -77,7 +76,7 @@ def chat_wishes(
 
 
 def unheeded(sent: msgspec.Raw, name: str, known: Collection[str]) -> list[str]:
-    """The fields of an object `name` that are none of these."""
+    """The fields of an object `name` that are not among these."""
     held = value_of(sent)
     return [f"{name}.{key}" for key in held if key not in known] if isinstance(held, dict) else []
 

@@ -1,4 +1,4 @@
-"""Which tools an answer may call, must call, or must not; and what that and the text's form hold it to."""
+"""Which tools an answer may call, must call, or must not call; and how that and the text's form constrain it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class CallMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """A request's choice; `names` are the tools it leaves, None for all. With `is_one` there is one call."""
+    """A request's choice; `names` are the allowed tools, None for all. With `is_one` there is one call."""
 
     calling: CallMode = CallMode.AUTO
     names: tuple[str, ...] | None = None
     is_one: bool = False
 
     def offered(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
-        """The tools the model is given. Raises RequestError for a name that none has, and where there are none."""
+        """The tools shown to the model. Raises RequestError for an unknown name, and if a call is due without tools."""
         if self.calling is CallMode.NONE:
             return ()
         known = {tool.name for tool in tools}
@@ -52,7 +52,7 @@ class ToolChoice:
 
 
 def tool_choice_of(value: Json) -> ToolChoice:
-    """The choice as OpenAI's two APIs write it. Raises RequestError for one that is none."""
+    """The choice as OpenAI's two APIs write it. Raises RequestError if it is invalid."""
     if value is None:
         return ToolChoice()
     if isinstance(value, str) and value in set(CallMode):
@@ -79,7 +79,7 @@ def answer_form(
     *,
     has_one_call: bool,
 ) -> AnswerForm | None:
-    """What the answer is held to; None where it is free. `tools` are those offered, `strict` the names of some."""
+    """What constrains the answer; None if it is free. `tools` are those offered, `strict` the names of some."""
     if choice.calling is CallMode.REQUIRED:
         called = [
             CallableTool(tool.name, tool.parameters)

@@ -1,6 +1,6 @@
-"""What a model that reads text cannot be shown: it stands in the prompt as words that name it.
+"""Placeholders: words in the prompt that name what a text model cannot read.
 
-Equal bytes give equal words, whatever stands around them: prompts are read once and conversations are recognised by
+Equal bytes give equal words, whatever surrounds them: prompts are read once and conversations are recognised by
 their text.
 """
 
@@ -43,7 +43,7 @@ class Placeholders:
 
 
 def data_facts(data: str, media: str = "") -> tuple[str, ...]:
-    """What is known of a data URL, an address, or base64 text of this media type: its type and size, or where it is."""
+    """The facts of a data URL, an address, or base64 text of this media type: its type and size, or where it is."""
     found = _DATA_URL.match(data[:400])
     if found is not None:
         size = len(data) - found.end()
@@ -54,7 +54,7 @@ def data_facts(data: str, media: str = "") -> tuple[str, ...]:
 
 
 def text_in(data: str, media: str = "") -> str | None:
-    """The text of base64 data or of a data URL whose type is one of text; None for all else."""
+    """The text of base64 data or of a data URL with a text type; None for anything else."""
     found = _DATA_URL.match(data[:400])
     if found is not None:
         media, data = found[1], data[found.end() :] if ";base64" in found[2] else ""
@@ -67,12 +67,12 @@ def text_in(data: str, media: str = "") -> str | None:
 
 
 def texts_of(held: dict[str, Json], *names: str) -> tuple[str, ...]:
-    """Those of the fields that hold a text."""
+    """The values of these fields that are texts."""
     return tuple(value for name in names if isinstance(value := held.get(name), str))
 
 
 def own_line(placeholder: str, *, is_first: bool) -> str:
-    """The placeholder on a line of its own among other text. Nothing that follows it changes it."""
+    """The placeholder on its own line among other text. Nothing that follows it changes it."""
     return f"{placeholder}\n" if is_first else f"\n{placeholder}\n"
 
 

@@ -1,4 +1,4 @@
-"""What was forgotten on request, as the other parts ask for it, and how far that has come."""
+"""What was forgotten on request, and the progress of each forgetting."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from openclaw_rl.store.tables.hints import HintBook
 from openclaw_rl.store.threads import Reader, Transaction, Writer
 
 WHY_GIVEN_UP = "its weights were not kept and could not be made again; it is rebuilt over the samples that are left"
-LOOKS = 3  # at what goes, beside those who write, before it is looked for while they wait
+LOOKS = 3  # searches for what to erase while others write, before one during which they wait
 LOG_TRIES, LOG_PAUSE_S = 600, 0.1
 
 
 class Phase(StrEnum):
-    """What is being done; the rows are gone in all of them."""
+    """The current work of a forgetting; the rows are erased in every phase."""
 
-    CLEANING = "cleaning"  # folders of versions, and records written elsewhere
+    CLEANING = "cleaning"  # folders of versions, and exported records
     COMPACTING = "compacting"  # the store's file
     REBUILDING = "rebuilding"  # versions without it
     DONE = "done"
@@ -49,31 +49,31 @@ class Forgetting:
 
 @dataclass(frozen=True, slots=True)
 class ForgottenInFlight:
-    """What belongs to something forgotten, of requests that were being answered just then: it is not stored."""
+    """A forgetting as applied to requests that were being answered at that time: their turns are not stored."""
 
     id: str  # of the forgetting
-    at_s: float  # when the rows went
+    at_s: float  # when the rows were erased
     turns: frozenset[str]
     sessions: frozenset[str]
     hints: frozenset[str]
     user: str | None
 
     def holds(self, turn: Turn) -> bool:
-        """Whether the turn was asked before, and belongs to it."""
+        """Whether the turn was requested before the forgetting, and belongs to it."""
         return self.goes_on(turn) or (turn.at_s <= self.at_s and self.is_theirs(turn))
 
     def goes_on(self, turn: Turn) -> bool:
-        """Whether the turn continues what is forgotten, or was answered with such a hint in its prompt."""
+        """Whether the turn continues a forgotten one, or was answered with a forgotten hint in its prompt."""
         return turn.parent in self.turns or any(item.id in self.hints for item in turn.carried)
 
     def is_theirs(self, turn: Turn) -> bool:
-        """Whether the turn is of who is forgotten, or of a session that lost a turn."""
+        """Whether the turn is of the forgotten user, or of a session that lost a turn."""
         return turn.session in self.sessions or turn.user == self.user
 
 
 @dataclass(frozen=True, slots=True)
 class _ForgetPreview:
-    """What goes, as it was found beside those who write, and by what is known whether it still holds."""
+    """What will be erased, found while others write, and the facts that show whether it is still valid."""
 
     what: ForgetTarget
     found: ForgetSelection
@@ -81,7 +81,7 @@ class _ForgetPreview:
     states: tuple[tuple[object, ...], ...]
 
     def still_holds(self, sql: sqlite3.Connection, mark: ForgottenInFlight) -> bool:
-        """Whether nothing came since that would change it."""
+        """Whether nothing was written since that would change it."""
         newer = turns.since(sql, self.last_seq)
         has_more = any(mark.goes_on(turn) or mark.is_theirs(turn) for turn in newer)
         return not has_more and _states(sql, self.found) == self.states
@@ -96,18 +96,18 @@ class ForgettingBook:
         self._exports = exports
         self._hints = hints
         self._under_way: tuple[ForgottenInFlight, ...] = ()
-        self.begun = 0  # since the store was opened: what was read before may hold what is gone
+        self.begun = 0  # forgettings since the store was opened: earlier reads may contain what was erased
 
     def holds(self, turn: Turn) -> bool:
-        """Whether the turn belongs to what was forgotten while it was being answered."""
+        """Whether the turn belongs to something that was forgotten while it was being answered."""
         return any(mark.holds(turn) for mark in self._under_way)
 
     def answered(self, name: str) -> None:
-        """Whatever was being answered when this was forgotten is answered."""
+        """All requests that were being answered when this was forgotten have ended."""
         self._under_way = tuple(mark for mark in self._under_way if mark.id != name)
 
     async def preview(self, what: ForgetTarget) -> ForgetSelection:
-        """What would go. Raises ConfigError where nothing of that name is there."""
+        """What would be erased. Raises ConfigError if nothing has that name."""
         async with self._exports.snapshot() as snapshot:  # long: others read meanwhile
             return await snapshot.do(lambda sql: going(sql, what))
 
@@ -119,10 +119,10 @@ class ForgettingBook:
         at_s: float,
         planned: Callable[[sqlite3.Connection, ForgetSelection], str],
     ) -> ForgetSelection:
-        """Erases the rows and notes what is still to be done, in one transaction, synced to disk.
+        """Erases the rows and records what remains to be done, in one transaction, synced to disk.
 
-        What goes is looked for before it, so that nobody who stores a turn waits for that. Turns of requests that came
-        until then and belong to it are not stored any more, until `answered`.
+        They are searched before the transaction, so that storing a turn does not wait for it. Turns that belong to it
+        and whose requests came before are not stored any more, until `answered`.
         """
         looked: _ForgetPreview | None = None
 
@@ -142,7 +142,7 @@ class ForgettingBook:
             found = await self._hints.changing(work, is_synced=True)  # a forgotten hint leaves prompts at once
             if found is not None:
                 return found
-        raise AssertionError("what is looked for while nobody writes holds")
+        raise AssertionError("a search while nobody writes is valid")
 
     async def _look(self, what: ForgetTarget) -> _ForgetPreview:
         async with self._exports.snapshot() as snapshot:
@@ -157,11 +157,11 @@ class ForgettingBook:
         return await self._reader.do(everything)
 
     async def note(self, held: Forgetting) -> None:
-        """Puts the phase and the plan in place of what was noted; synced to disk."""
+        """Updates the phase and the plan; synced to disk."""
         await self._writer.do(lambda tx: update(tx.sql, held), is_synced=True)
 
     async def replan(self, held: Forgetting, given_up: Sequence[PolicyVersion]) -> None:
-        """As `note`; these versions, whose weights could not be made again, are refused: others take their place."""
+        """As `note`; these versions, whose weights could not be made again, are refused: others replace them."""
 
         def work(tx: Transaction) -> None:
             update(tx.sql, held)
@@ -171,13 +171,13 @@ class ForgettingBook:
         await self._writer.do(work, is_synced=True)
 
     async def remade(self, held: Forgetting, old: PolicyVersion, step: StepRecord) -> None:
-        """A version made again: its step, its version as CANDIDATE, its turns' lessons, the plan; one transaction."""
+        """Commits a rebuilt version: step, version as CANDIDATE, lessons of its turns, the plan; one transaction."""
         await self._writer.do(lambda tx: _remade(tx.sql, held, old, step), is_synced=True)
 
     async def compact(self) -> float:
-        """Rewrites the store's file, without a byte of what is gone; gives for how many seconds nobody could write.
+        """Rewrites the store's file, without a byte of erased rows; returns for how many seconds nobody could write.
 
-        Raises StoreError where somebody reads an earlier state for too long.
+        Raises StoreError if another program reads an earlier state for too long.
         """
         begin = time.monotonic()
         await self._writer.alone(rewrite)
@@ -201,7 +201,7 @@ def _look(sql: sqlite3.Connection, what: ForgetTarget) -> _ForgetPreview:
 
 
 def _states(sql: sqlite3.Connection, found: ForgetSelection) -> tuple[tuple[object, ...], ...]:
-    """Where the turns of the sessions that lose one stand, the hints, episodes and versions."""
+    """The states of the turns in sessions that lose one, of hints, episodes and versions."""
     rows: list[tuple[object, ...]] = []
     for session in found.touched:
         rows += sql.execute("SELECT id, state FROM turns WHERE session = ? ORDER BY seq", (plain(session),))
@@ -217,12 +217,12 @@ def _under_way(name: str, found: ForgetSelection) -> ForgottenInFlight:
 
 
 def enter(sql: sqlite3.Connection, held: Forgetting) -> None:
-    """A new one."""
+    """Enters a new forgetting."""
     sql.execute("INSERT INTO forgettings VALUES (?, ?, ?, ?)", (held.id, held.at_s, held.phase.value, held.plan))
 
 
 def update(sql: sqlite3.Connection, held: Forgetting) -> None:
-    """Puts the phase and the plan in place of what was noted."""
+    """Updates the phase and the plan."""
     sql.execute("UPDATE forgettings SET phase = ?, plan = ? WHERE id = ?", (held.phase.value, held.plan, held.id))
 
 
@@ -238,14 +238,14 @@ def everything(sql: sqlite3.Connection) -> list[Forgetting]:
 
 
 def is_due(home: Path) -> bool:
-    """Whether the folder holds something that was to be erased and still has bytes in it. Looks without opening it."""
+    """Whether erased rows still have bytes in the folder. Reads the store without opening it as one."""
     path = home / NAME
     if not path.is_file():
         return False
     sql = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:
         found = sql.execute("SELECT 1 FROM forgettings WHERE phase IN ('cleaning', 'compacting')").fetchone()
-    except sqlite3.Error:  # an older store has no such table; a damaged one is told of where it is opened
+    except sqlite3.Error:  # an older store has no such table; damage is reported when it is opened
         return False
     finally:
         sql.close()
@@ -253,7 +253,7 @@ def is_due(home: Path) -> bool:
 
 
 def exported_to(sql: sqlite3.Connection) -> list[Path]:
-    """Where records were written to, as whole paths."""
+    """The files that records were written to, as full paths."""
     home = versions.home_of(sql)
     return [home / str(row[0]) for row in sql.execute("SELECT path FROM exports ORDER BY at_s")]
 

@@ -1,4 +1,4 @@
-"""Erasing: the rows in one transaction, and then every byte of them that the file still holds."""
+"""Erasing: the rows in one transaction, and then every byte of them that is still in the file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from openclaw_rl.store.tables import episodes, samples, versions
 WHY_GONE = "removed: it had learned from what was forgotten"
 WHY_BACK = "what later versions had learned from was forgotten"
 LOG_WAITS_MS, BUSY_MS = 50, 5000
-AT_ONCE = 200  # turns in one transaction: nobody who stores a turn waits long
+AT_ONCE = 200  # turns in one transaction: storing a turn must not wait long
 _SETTLED = (State.TRAINED.value, State.DROPPED.value)
-# A session that goes on keeps all of its turns: the next request may go on from any of them.
+# An open session keeps all of its turns: the next request may continue from any of them.
 _OLD = (
     "SELECT turns.id FROM turns LEFT JOIN sessions ON sessions.id = turns.session WHERE at_s < ? "
     "AND (state IS NULL OR state IN (?, ?)) AND (sessions.id IS NULL OR sessions.end_why IS NOT NULL) "
@@ -30,10 +30,10 @@ TABLES_OF_TURNS = ("next_states", "verdicts", "feedback", "overrules", "samples"
 
 
 def erase(sql: sqlite3.Connection, what: ForgetSelection) -> None:
-    """Takes the rows out, and the versions that learned from them out of service; the caller's transaction.
+    """Deletes the rows and stops serving the versions that learned from them; in the caller's transaction.
 
-    A step that made such a version stays as a row without content. Who served it is served its nearest ancestor that
-    never saw any of it.
+    A step that made such a version stays as a row without content. Its scope is served the nearest ancestor that
+    learned from none of it.
     """
     texts = _texts_of(sql, what.turns)
     _delete(sql, "hints", "id", what.hints)
@@ -41,7 +41,7 @@ def erase(sql: sqlite3.Connection, what: ForgetSelection) -> None:
         _unteach(sql, turn, is_answered=turn not in what.unsaid)
     for turn in what.thinned:
         samples.thin(sql, turn, what.turns, what.words)
-    _delete(sql, "turns", "id", what.turns)  # and what hangs on them
+    _delete(sql, "turns", "id", what.turns)  # and dependent rows
     _delete(sql, "sessions", "id", what.sessions)
     _delete(sql, "episodes", "id", what.episodes)
     _drop_texts(sql, texts)
@@ -52,18 +52,18 @@ def erase(sql: sqlite3.Connection, what: ForgetSelection) -> None:
 
 
 def erase_turns(sql: sqlite3.Connection, names: Collection[str]) -> None:
-    """Takes these turns out with all that hangs on them, and the long texts that no other turn names."""
+    """Deletes these turns with their dependent rows, and the long texts that no other turn names."""
     texts = _texts_of(sql, names)
     _delete(sql, "turns", "id", names)
     _drop_texts(sql, texts)
 
 
 def erase_older(sql: sqlite3.Connection, before_s: float) -> int:
-    """Erases some turns of ended sessions that are older than is allowed; gives how many went.
+    """Erases some turns of ended sessions that are older than allowed; returns how many.
 
-    What was learned from them stays learned. A turn goes with its next state, verdict, feedback and sample, and a
-    session or a settled episode when nothing of it is left. A turn that still waits to teach is kept until it has.
-    Hints kept for users stay, without the turn they were drawn from. What is deleted is overwritten in the file.
+    What was learned from them stays learned. A turn is erased with its next state, verdict, feedback and sample, and a
+    session or a settled episode when nothing of it is left. A turn that waits for training is kept until then. Hints
+    kept for users stay, without the turn they came from. Deleted bytes are overwritten in the file.
     """
     names = [str(row[0]) for row in sql.execute(_OLD, (before_s, *_SETTLED, AT_ONCE))]
     sql.execute("PRAGMA secure_delete=ON")
@@ -81,9 +81,9 @@ def erase_older(sql: sqlite3.Connection, before_s: float) -> int:
 
 
 def nearest_clean(rows: Iterable[VersionRow], version: PolicyVersion, gone: Collection[PolicyVersion]) -> PolicyVersion:
-    """The version itself, or its nearest ancestor that can be served and is not among those that go.
+    """The version itself, or its nearest ancestor that can be served and is not removed.
 
-    One without weights cannot; it is served once these are made again, before anything is made again from it.
+    One without weights cannot be served until they are made again, which happens before anything is made from it.
     """
     by_version = {row.version: row for row in rows}
     found = version
@@ -100,9 +100,9 @@ def nearest_clean(rows: Iterable[VersionRow], version: PolicyVersion, gone: Coll
 
 
 def compact(path: Path) -> None:
-    """Rewrites the file, so that neither it nor its log holds a byte of a row that is gone. Blocks.
+    """Rewrites the file, so that neither it nor its log contains a byte of an erased row. Blocks.
 
-    Nobody else may have it open.
+    No other connection may be open.
     """
     sql = open_writer(path)
     try:
@@ -113,24 +113,24 @@ def compact(path: Path) -> None:
 
 
 def rewrite(sql: sqlite3.Connection) -> None:
-    """Writes all rows that are there into the file again. What was there before is still in its log."""
+    """Writes all present rows into the file again. Its log still contains the earlier bytes."""
     empty_log(sql)
     sql.execute("PRAGMA secure_delete=ON")
     sql.execute("VACUUM")
 
 
 def empty_log(sql: sqlite3.Connection) -> bool:
-    """Moves the log into the file and cuts it off; False where somebody reads an earlier state just now."""
-    sql.execute(f"PRAGMA busy_timeout={LOG_WAITS_MS}")  # others who write wait behind this
+    """Moves the log into the file and truncates it; False if an earlier state is being read now."""
+    sql.execute(f"PRAGMA busy_timeout={LOG_WAITS_MS}")  # other writers wait for this
     try:
         return not sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
     finally:
         sql.execute(f"PRAGMA busy_timeout={BUSY_MS}")
-        sql.execute("PRAGMA shrink_memory")  # pages held in memory go too
+        sql.execute("PRAGMA shrink_memory")  # frees cached pages too
 
 
 def _move_pins(sql: sqlite3.Connection, rows: list[VersionRow], gone: Collection[PolicyVersion]) -> None:
-    """A pin to a version that goes holds its nearest ancestor instead, and so does what training continues from."""
+    """Moves pins on removed versions to their nearest ancestors, also where training continues from one."""
     for scope, number, ahead in sql.execute("SELECT scope, number, ahead FROM pins").fetchall():
         pinned, head = (PolicyVersion(str(scope), int(each)) for each in (number, number if ahead is None else ahead))
         pinned, head = (nearest_clean(rows, each, gone) if each in gone else each for each in (pinned, head))
@@ -141,7 +141,7 @@ def _move_pins(sql: sqlite3.Connection, rows: list[VersionRow], gone: Collection
 
 
 def _unteach(sql: sqlite3.Connection, turn: str, *, is_answered: bool) -> None:
-    """A turn that stays loses its sample and, unless it stays answered, what followed it."""
+    """Removes a kept turn's sample and, unless it stays answered, its next state."""
     for table in ("samples", "lessons") if is_answered else TABLES_OF_TURNS:
         sql.execute(f"DELETE FROM {table} WHERE turn = ?", (plain(turn),))
     sql.execute(
@@ -163,7 +163,7 @@ def _texts_of(sql: sqlite3.Connection, names: Iterable[str]) -> set[bytes]:
 
 
 def _drop_texts(sql: sqlite3.Connection, candidates: set[bytes]) -> None:
-    """Long texts that no turn names any more."""
+    """Deletes long texts that no turn names any more."""
     for (held,) in sql.execute("SELECT texts FROM bodies") if candidates else ():
         candidates.difference_update(_digests(held))
     sql.executemany("DELETE FROM texts WHERE digest = ?", [(digest,) for digest in candidates])

@@ -1,8 +1,8 @@
-"""What goes when something is to be forgotten: the turns that hold it, what it said about others, and who learned it.
+"""What a forgetting erases: the turns that contain it, what it said about others, and the versions that learned it.
 
-A conversation comes again whole with every request, so what was said in a turn is in every later turn of it. Those go
-too, and so does what the turn before was taught by these words: it is kept, but nobody has answered it any more. Hints
-that were drawn from any of it go, and the turns that were answered with such a hint in the prompt.
+Every request repeats its whole conversation, so the text of a turn is in every later turn of it. Those are erased too.
+The turn before is kept, but loses its next state and what it taught. Hints that were derived from any of it are
+erased, and so are the turns that were answered with such a hint in the prompt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from openclaw_rl.store.tables import hints, ledger, turns, versions
 
 @dataclass(frozen=True, slots=True)
 class ForgetTarget:
-    """What to forget: a session, a user, a turn, an episode, or all that is older than a moment."""
+    """What to forget: a session, a user, a turn, an episode, or everything older than a time."""
 
     session: str | None = None
     user: str | None = None
@@ -38,27 +38,27 @@ class ForgetTarget:
 
 @dataclass(frozen=True, slots=True)
 class ForgetSelection:
-    """What goes. `unsaid` are turns that stay without what followed them, `unread` those that only lose their sample;
-    `thinned` keep one without what it says to requests that go, or with hints of `words`. `versions` learned from any
-    of it.
+    """What is erased. `unsaid` are turns that lose their next state, `unread` those that only lose their sample;
+    `thinned` keep a sample without its replies to erased requests and those with hints of `words`. `versions` learned
+    from any of it.
     """
 
     turns: tuple[str, ...]  # oldest first
     unsaid: tuple[str, ...]
     unread: tuple[str, ...]
     hints: tuple[str, ...]
-    sessions: tuple[str, ...]  # that are left without a turn
+    sessions: tuple[str, ...]  # without any turn left
     versions: tuple[VersionRow, ...]  # oldest first
-    user: str | None = None  # who is forgotten whole
+    user: str | None = None  # who is forgotten completely
     touched: tuple[str, ...] = ()  # the sessions that lose a turn
     thinned: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
-    episodes: tuple[str, ...] = ()  # that are named, or left without a turn
+    episodes: tuple[str, ...] = ()  # named ones, or without any turn left
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def scope(self) -> str | None:
-        """The scope that is forgotten with its owner."""
+        """The scope of a forgotten user."""
         return None if self.user is None else scope_of(Owner.USER, self.user)
 
     @property
@@ -70,7 +70,7 @@ class ForgetSelection:
 
 
 def going(sql: sqlite3.Connection, what: ForgetTarget) -> ForgetSelection:
-    """What goes. Raises ConfigError where nothing of that name is there."""
+    """What is erased. Raises ConfigError if nothing has that name."""
     first = _named(sql, what)
     talk = _UserTurns(sql, _users_of(sql, first))
     gone, unsaid, drawn, words = talk.closed(first)
@@ -137,7 +137,7 @@ def _named(sql: sqlite3.Connection, what: ForgetTarget) -> set[str]:
 
 
 def _owned(sql: sqlite3.Connection, table: str, kind: str, given: str) -> str:
-    """The full name of a session or an episode, where a client's own name for it is given."""
+    """The full name of a session or an episode, also for a client's own name of it."""
     named = [str(row[0]) for row in sql.execute(f"SELECT id FROM {table}")]
     if given in named:
         return given
@@ -168,7 +168,7 @@ def _emptied(sql: sqlite3.Connection, gone: Collection[str], user: str | None) -
 
 
 def _episodes(sql: sqlite3.Connection, gone: Collection[str], what: ForgetTarget) -> tuple[str, ...]:
-    """Those that are named, of whom is forgotten whole, or left without a turn."""
+    """Episodes that are named, of a forgotten user, or without any turn left."""
     steps = [(str(turn), str(episode)) for turn, episode in sql.execute("SELECT turn, episode FROM episode_steps")]
     left = {episode for turn, episode in steps if turn not in gone}
     found = {episode for turn, episode in steps if turn in gone} - left
@@ -191,7 +191,7 @@ class _SearchedTurn:
 
 
 class _UserTurns:
-    """The turns of some users, by id, and how they hang together."""
+    """The turns of some users, by id, and how they are connected."""
 
     def __init__(self, sql: sqlite3.Connection, users: Collection[str]) -> None:
         self._sql = sql
@@ -216,8 +216,8 @@ class _UserTurns:
         return {self._turns[name].session for name in names}
 
     def closed(self, first: set[str]) -> tuple[set[str], set[str], set[str], set[str]]:
-        """All turns that hold what is in the first ones, those it answered, the hints drawn from either, and all words
-        that are hints for these turns and for no others.
+        """All turns that contain text of the first ones, those they answered, the hints derived from either, and the
+        texts of hints for these turns and no others.
         """
         gone = set(first)
         while True:
@@ -230,7 +230,7 @@ class _UserTurns:
             gone |= behind
 
     def _later(self, gone: set[str]) -> set[str]:
-        """What continues these turns, and what asked the same in their sessions."""
+        """Turns that continue these, and turns with the same request in their sessions."""
         found = set(gone)
         start: dict[str, int] = {}
         for name in self.order:
@@ -238,7 +238,7 @@ class _UserTurns:
             if name in gone:
                 start.setdefault(turn.session, turn.seq)
         asked = {(self._turns[name].session, self._turns[name].prefix) for name in gone if self._turns[name].prefix}
-        for name in self.order:  # oldest first: a turn stands before those that go on from it
+        for name in self.order:  # oldest first: a turn comes before those that continue from it
             turn = self._turns[name]
             is_later = turn.session in start and turn.seq >= start[turn.session]
             if is_later or turn.parent in found or (turn.session, turn.prefix) in asked:
@@ -247,7 +247,7 @@ class _UserTurns:
         return found if found == gone else self._later(found)
 
     def _answered(self, gone: set[str]) -> set[str]:
-        """The turns that stay and whose next state is in the first words that go."""
+        """The kept turns whose next state is in an erased turn."""
         found: set[str] = set()
         sessions = {self._turns[name].session for name in gone}
         staying: dict[str, list[str]] = {}
@@ -270,7 +270,7 @@ class _UserTurns:
         return found
 
     def _drawn(self, names: set[str]) -> tuple[set[str], set[str]]:
-        """The kept hints that come from these turns, and all words that are hints for them and for no others."""
+        """The kept hints that come from these turns, and the texts of hints for them and no others."""
         kept = [item for user in self._users for item in hints.of_user(self._sql, user)]
         said: set[str] = set()
         elsewhere: set[str] = set()
@@ -286,8 +286,8 @@ class _UserTurns:
         return {name for name in self.order if not self._turns[name].carried.isdisjoint(marks)}
 
     def read_behind(self, words: set[str], gone: set[str], unsaid: set[str]) -> tuple[set[str], set[str]]:
-        """Other turns whose samples' hints hold any of these words, and those of which only what is said to other
-        requests does, or was asked in a turn that is gone, or that were compared with one.
+        """Other turns whose samples' hints contain any of these texts, and those with such a text only in replies to
+        other requests, with a reply to the request of an erased turn, or that were compared with one.
         """
         read: set[str] = set()
         beside: set[str] = set()
@@ -306,7 +306,7 @@ class _UserTurns:
 
 
 def _own_words(messages: tuple[Message, ...]) -> set[str]:
-    """The texts after the last reply: what a request says that is new."""
+    """The texts after the last reply: the new part of a request."""
     own: set[str] = set()
     for item in reversed(messages):
         if item.role is Role.ASSISTANT:

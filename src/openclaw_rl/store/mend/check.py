@@ -1,7 +1,7 @@
-"""Whether a store holds together, row by row, and what can be mended: `openclaw-rl check`.
+"""Whether a store is consistent, row by row, and what can be repaired: `openclaw-rl check`.
 
-Nothing is guessed. A turn that lacks what its state needs goes back to the state that makes it; a turn whose own words
-are lost is dropped as `damaged`.
+Nothing is guessed. A turn that lacks what its state needs returns to the state that makes it; a turn whose own text is
+lost is dropped as `damaged`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from openclaw_rl.store.mend.salvage import drop_parentless
 from openclaw_rl.store.rows import VersionRow
 from openclaw_rl.store.tables import episodes, hints, ledger, samples, turns, versions
 
-MOST_SAID = 20  # of SQLite's own complaints
-LOST_STEP = "lost"  # the name of a step whose own is lost
+MOST_SAID = 20  # messages of SQLite's own check
+LOST_STEP = "lost"  # the name of a step whose name is lost
 ENDED = (State.TRAINED, State.DROPPED)
 _LEFT = (
     "SELECT turn FROM episode_steps JOIN turns ON turns.id = turn "
@@ -35,7 +35,7 @@ Mend = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class StoreFinding:
-    """Something that is not as it should be. `mend` says what `--repair` does about it; empty where nothing can be."""
+    """A fault in the store. `mend` is what `--repair` does about it; empty if it cannot be repaired."""
 
     what: str
     mend: str = ""
@@ -44,7 +44,7 @@ class StoreFinding:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """A finding before it is decided whether it is mended."""
+    """A finding before it is decided whether it is repaired."""
 
     what: str
     mend: str = ""
@@ -52,7 +52,7 @@ class _Fault:
 
 
 def check_rows(sql: sqlite3.Connection, *, repair: bool) -> list[StoreFinding]:
-    """All that is wrong in an open store; with `repair` what can be mended is, in one transaction."""
+    """All faults of an open store; with `repair` those that can be repaired are, in one transaction."""
     found: list[StoreFinding] = []
     sql.execute("BEGIN IMMEDIATE" if repair else "BEGIN")
     try:
@@ -71,9 +71,9 @@ def check_rows(sql: sqlite3.Connection, *, repair: bool) -> list[StoreFinding]:
 
 
 def _pages(sql: sqlite3.Connection) -> Iterator[_Fault]:
-    """What SQLite finds. An index that disagrees with its table is made again from the table.
+    """What SQLite's check finds. An index that disagrees with its table is made again from the table.
 
-    Raises DamageError for anything else: then only carrying over what can be read makes the file whole.
+    Raises DamageError for anything else: then only copying the readable rows into a new file helps.
     """
     said = [str(row[0]) for row in sql.execute(f"PRAGMA integrity_check({MOST_SAID})")]
     for line in said if said != ["ok"] else []:
@@ -87,7 +87,7 @@ def _pages(sql: sqlite3.Connection) -> Iterator[_Fault]:
 
 
 def _texts(sql: sqlite3.Connection) -> Iterator[_Fault]:
-    """Long texts under another digest than their own: the turns that name them are found by `_turns`."""
+    """Long texts stored under a wrong digest; `_turns` finds the turns that name them."""
     for digest, body in sql.execute("SELECT digest, body FROM texts").fetchall():
         try:
             is_whole = hashlib.blake2b(codec.unpack(bytes(body)), digest_size=16).digest() == digest
@@ -114,7 +114,7 @@ def _turns(sql: sqlite3.Connection) -> Iterator[_Fault]:
 
 
 def _needs(sql: sqlite3.Connection, name: str, state: State | None, session: str) -> Iterator[_Fault]:
-    """A turn that waits without what its state needs goes back to the state that makes it."""
+    """Waiting turns that lack what their state needs; they return to the state that makes it."""
     if state not in (State.PAIRED, State.JUDGED, State.READY):
         return
     has_next = _is_there(lambda: ledger.next_state_of(sql, name))
@@ -148,7 +148,7 @@ def _sessions(sql: sqlite3.Connection) -> Iterator[_Fault]:
 
 
 def _lessons(sql: sqlite3.Connection) -> Iterator[_Fault]:
-    """A READY turn waits for some scope, and only such a turn does; no scope learns from a turn in two steps."""
+    """A READY turn waits for a scope, and no other turn does; no scope learns from a turn in two steps."""
     stuck = (
         "SELECT id, (SELECT max(step) FROM lessons WHERE turn = turns.id) FROM turns WHERE state = 'ready' "
         "AND EXISTS (SELECT 1 FROM lessons WHERE turn = turns.id) "
@@ -172,7 +172,7 @@ def _lessons(sql: sqlite3.Connection) -> Iterator[_Fault]:
 
 
 def _steps(sql: sqlite3.Connection) -> Iterator[_Fault]:
-    """Nothing is trained by a step that is not there, or by two."""
+    """Turns trained by a missing step, or by two."""
     for name, step in sql.execute(
         "SELECT id, step FROM turns WHERE state = 'trained' AND (step IS NULL OR step NOT IN (SELECT id FROM steps))"
     ).fetchall():
@@ -187,7 +187,7 @@ def _steps(sql: sqlite3.Connection) -> Iterator[_Fault]:
 
 
 def _episodes(sql: sqlite3.Connection) -> Iterator[_Fault]:
-    """An episode that can be read, and turns that wait for one that is there."""
+    """Episodes that cannot be read, and turns that wait for a missing one."""
     for name, state in sql.execute("SELECT id, state FROM episodes ORDER BY seq").fetchall():
         problem = _unreadable(lambda name=name: episodes.get(sql, name))  # type: ignore[misc]
         left = [turn for (turn,) in sql.execute(_LEFT, (name,))]
@@ -208,7 +208,7 @@ def _episodes(sql: sqlite3.Connection) -> Iterator[_Fault]:
 
 
 def _step_of(sql: sqlite3.Connection, name: str) -> EpisodeStep | None:
-    """Which step a turn says it is; None for one of no episode, or that cannot be read, which is found elsewhere."""
+    """The step of a turn; None if it has no episode or cannot be read, which another check finds."""
     try:
         turn = turns.get(sql, name)
     except StoreError:
@@ -255,7 +255,7 @@ def _readable_versions(sql: sqlite3.Connection) -> list[VersionRow]:
 
 
 def _unreadable(read: Callable[[], object]) -> str | None:
-    """Why it cannot be read; None where it can."""
+    """Why it cannot be read; None if it can."""
     try:
         return None if read() is not None else "its rows are missing"
     except StoreError as problem:
@@ -272,7 +272,7 @@ def _has_ended(sql: sqlite3.Connection, session: str) -> bool:
 
 
 def _requeueing(sql: sqlite3.Connection, name: str, state: State) -> Mend:
-    """Puts a turn back to a state, without the rows that later states had made."""
+    """Returns a turn to a state, without the rows that later states made."""
     tables = {
         State.DROPPED: ("next_states", "verdicts", "samples", "lessons"),
         State.SERVED: ("next_states", "verdicts", "samples", "lessons"),

@@ -1,8 +1,8 @@
-"""Rows read out of the pages of a damaged SQLite file, whether or not the tree above them can still be followed.
+"""Rows read from the pages of a damaged SQLite file, whether or not the tree above them can still be followed.
 
-A cut or a turned byte high in a table's tree hides every row under it from SQLite, though their own pages are whole. So
-pages are read one by one: those that the tree reaches belong to its table, any other one to the table that its rows
-have the shape of. Source of the layout: the file format that SQLite documents (pages, cells, records, write-ahead log).
+A lost or changed byte high in a table's tree hides every row below it from SQLite, though their pages are intact. So
+pages are read one by one: those that the tree reaches belong to its table, others to the table whose shape their rows
+have. Source of the layout: the file format that SQLite documents (pages, cells, records, write-ahead log).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEAVES, INNER = (TABLE_LEAF, INDEX_LEAF), (TABLE_INNER, INDEX_INNER)
 WIDTHS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}  # bytes of an integer by its serial type
 WAL_HEADER, FRAME_HEADER = 32, 24
 USUAL_SIZE = 4096
-BROKEN = (IndexError, struct.error, ValueError, OSError)  # what reading a damaged page can come to
+BROKEN = (IndexError, struct.error, ValueError, OSError)  # what reading a damaged page can raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class PageRow:
 
 
 class DatabasePages:
-    """The pages of a database file with its write-ahead log laid over them, until `close`. Raises OSError when made."""
+    """The pages of a database file, with those of its write-ahead log, until `close`. Raises OSError when made."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -41,30 +41,30 @@ class DatabasePages:
         size = int.from_bytes(head[16:18], "big")
         size = 65536 if size == 1 else size
         is_size = size >= 512 and size & (size - 1) == 0
-        self.page_size = size if is_size else USUAL_SIZE  # where the header is lost
+        self.page_size = size if is_size else USUAL_SIZE  # if the header is lost
         self._usable = self.page_size - head[20]
         log = path.with_name(path.name + "-wal")
         self._newer = _frames(log.read_bytes(), self.page_size) if log.is_file() else {}
         self.count = max([-(-os.fstat(self._file).st_size // self.page_size), *self._newer])
 
     def close(self) -> None:
-        """Nothing more is read."""
+        """Closes the file."""
         os.close(self._file)
 
     def page(self, number: int) -> bytes:
-        """The bytes of a page, counted from 1. Raises IndexError where there are none, or OSError.
+        """The bytes of a page, counted from 1. Raises IndexError if there is none, or OSError.
 
-        The last page of a file that was cut is shorter than the others: rows in its first part are whole.
+        The last page of a truncated file is shorter than the others: rows in its first part are complete.
         """
         found = self._newer.get(number)
         if found is None and number > 0:
             found = os.pread(self._file, self.page_size, (number - 1) * self.page_size)
         if not found:
-            raise IndexError(f"page {number} is not there")
+            raise IndexError(f"there is no page {number}")
         return found
 
     def kind(self, number: int) -> int:
-        """The type byte of a page; 0 for what is not a page of a tree."""
+        """The type byte of a page; 0 if it is not a page of a tree."""
         try:
             kind = self.page(number)[HEADER if number == 1 else 0]
         except BROKEN:
@@ -81,7 +81,7 @@ class DatabasePages:
         return [child for child in found if 1 < child <= self.count]
 
     def records(self, number: int) -> Iterator[PageRow]:
-        """The rows of a page that can be read; one that cannot is stepped over."""
+        """The rows of a page that can be read; others are skipped."""
         try:
             page, at = self.page(number), HEADER if number == 1 else 0
             kind, cells = page[at], self._cells(page, at)
@@ -96,7 +96,7 @@ class DatabasePages:
                 continue
 
     def free_pages(self) -> set[int]:
-        """The pages that hold nothing any more; what lies in them was removed and must stay so."""
+        """The free pages; rows in them were deleted and must stay so."""
         free: set[int] = set()
         with contextlib.suppress(*BROKEN):
             trunk = int.from_bytes(self.page(1)[32:36], "big")
@@ -125,7 +125,7 @@ class DatabasePages:
         return PageRow(rowid, _values(self._payload(page, at, length, kind)))
 
     def _payload(self, page: bytes, at: int, length: int, kind: int) -> bytes:
-        """All bytes of a record, those on pages of overflow too."""
+        """All bytes of a record, including those on overflow pages."""
         usable = self._usable
         most = usable - 35 if kind == TABLE_LEAF else (usable - 12) * 64 // 255 - 23
         if length <= most:
@@ -138,7 +138,7 @@ class DatabasePages:
         following = int.from_bytes(page[at + here : at + here + 4], "big") if left else 0
         while left:
             if len(parts) > self.count:
-                raise ValueError("the overflow of a record runs in a circle")
+                raise ValueError("the overflow of a record is circular")
             more = self.page(following)
             if len(more) < min(left + 4, usable):
                 raise ValueError("the overflow of a record is cut off")
@@ -153,9 +153,9 @@ class DatabasePages:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A table: the page its tree begins at (0 where that is lost), and whether a row may be one of its rows.
+    """A table: the root page of its tree (0 if that is lost), and whether a row may be one of its rows.
 
-    With `is_known_by_shape` rows of pages that no tree reaches are taken for its own where they fit.
+    With `is_known_by_shape`, rows of pages that no tree reaches count as its own if they fit.
     """
 
     root: int
@@ -240,7 +240,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _frames(log: bytes, page_size: int) -> dict[int, bytes]:
-    """The newest committed form of each page in a write-ahead log, up to the first frame that is not whole."""
+    """The newest committed form of each page in a write-ahead log, up to the first incomplete frame."""
     if len(log) < WAL_HEADER or int.from_bytes(log[:4], "big") & ~1 != 0x377F0682:
         return {}
     order = ">" if int.from_bytes(log[:4], "big") & 1 else "<"

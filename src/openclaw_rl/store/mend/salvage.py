@@ -1,4 +1,4 @@
-"""A damaged store made new from whatever can still be read of it; the old file is put aside, never removed."""
+"""Rebuilds a damaged store from the rows that can still be read; the old file is put aside, never removed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from openclaw_rl.store.mend.pages import DatabasePages, PageRow, Tree, Value, ro
 LOGS = ("-wal", "-shm")
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
-# Their rows look like those of an index or of each other: they are read where their tree can be followed alone.
+# Their rows look like those of an index or of each other: they are read only if their tree can be followed.
 WITHOUT_SHAPE = ("exports", "judge_calls", "freezes")
 KINDS = {"TEXT": (str,), "INTEGER": (int,), "REAL": (int, float), "BLOB": (bytes,)}
 
 
 @dataclass(frozen=True, slots=True)
 class SalvageResult:
-    """How many rows were carried over, and where the old file lies now."""
+    """How many rows were copied, and where the old file is now."""
 
     rows: int
     aside: Path
@@ -33,12 +33,12 @@ class _Column:
     name: str
     kind: str
     is_needed: bool
-    is_rowid: bool  # then its value stands beside the record, not in it
+    is_rowid: bool  # then its value is stored outside the record
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """What a row of a table looks like in a page."""
+    """The shape of a table's rows in a page."""
 
     columns: tuple[_Column, ...]
     has_rowid: bool
@@ -59,7 +59,7 @@ class _Table:
 
 
 def salvage(home: Path, path: Path, *, at_s: float) -> SalvageResult:
-    """Puts the file aside and fills a new one. Raises StoreError where that cannot be done."""
+    """Puts the file aside and fills a new one. Raises StoreError if that fails."""
     aside = move_aside(home, path, at_s=at_s)
     for suffix in LOGS:
         log = path.with_name(path.name + suffix)
@@ -73,7 +73,7 @@ def salvage(home: Path, path: Path, *, at_s: float) -> SalvageResult:
 
 
 def copy_aside(home: Path, sql: sqlite3.Connection, *, at_s: float) -> Path:
-    """A copy of an open store, put aside before its rows are mended. Raises StoreError where it has no room."""
+    """A copy of an open store, put aside before its rows are repaired. Raises StoreError if there is no room."""
     place = place_aside(home, NAME, at_s=at_s)
     try:
         with contextlib.closing(sqlite3.connect(place)) as copy:
@@ -88,7 +88,7 @@ def copy_aside(home: Path, sql: sqlite3.Connection, *, at_s: float) -> Path:
 
 
 def drop_parentless(sql: sqlite3.Connection, table: str) -> int:
-    """Removes the rows of a table that belong to a row that is not there, and says how many."""
+    """Removes the rows of a table whose parent row is missing, and returns how many."""
     gone = 0
     for _, _, parent, column, key, *_ in sql.execute(f"PRAGMA foreign_key_list({table})").fetchall():
         gone += sql.execute(
@@ -98,7 +98,7 @@ def drop_parentless(sql: sqlite3.Connection, table: str) -> int:
 
 
 def _carried(aside: Path, new: sqlite3.Connection) -> int:
-    """All rows that can be read and fit; afterwards none is left without the row it belongs to."""
+    """Copies all rows that can be read and fit, and removes those without a parent row; returns how many remain."""
     try:
         file = DatabasePages(aside)
     except OSError as problem:
@@ -129,7 +129,7 @@ def _carried(aside: Path, new: sqlite3.Connection) -> int:
 
 
 def _held(file: DatabasePages) -> dict[str, tuple[int, str]]:
-    """What the file says of its tables: where each tree begins, and the statement that made it."""
+    """The tables in the file: the root page of each tree, and the statement that made it."""
     found: dict[str, tuple[int, str]] = {}
     schema = Tree(1, lambda record: len(record.values) == 5, is_known_by_shape=False)
     for _, record in rows_of(file, {"sqlite_master": schema}):
@@ -140,7 +140,7 @@ def _held(file: DatabasePages) -> dict[str, tuple[int, str]]:
 
 
 def _table_of(statement: str) -> _Table | None:
-    """The table that a statement makes; None where it is not such a statement."""
+    """The table that a statement makes; None if it is not such a statement."""
     with contextlib.closing(sqlite3.connect(":memory:")) as sql:
         try:
             if not statement.lstrip().upper().startswith("CREATE TABLE"):

@@ -1,7 +1,7 @@
-"""Masks what is private in turns, next states and feedback before they are stored.
+"""Masks private text in turns, next states and feedback before they are stored.
 
-What was served is not touched: the turn in memory keeps its ids and continues exactly. On the disk, a turn that held
-something private has marks in its text and no ids at all, since ids say what the text said; it is never learned from
+The served turn in memory is unchanged: it keeps its ids and can be continued exactly. On the disk, a turn with private
+text has marks in its text and no ids, since ids would reveal the text; it is never learned from
 (docs/decisions/0006-redaction.md).
 """
 
@@ -24,13 +24,13 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.settings import Redact
 
-LONG_CHARS = 65_536  # it takes some hundredths of a second to look through so much
-REMEMBERED_LONG = 64  # of those that hold something private, with what they hold
-REMEMBERED = 20_000  # texts known to hold nothing private: a conversation comes again whole with every request
+LONG_CHARS = 65_536  # searching this much takes a few hundredths of a second
+REMEMBERED_LONG = 64  # long texts with something private, with what was found in them
+REMEMBERED = 20_000  # texts known to have nothing private: every request repeats its whole conversation
 NO_IDS = Prompt((0,))
 Result = TypeVar("Result")
 PIECE, OVERLAP = 32_768, 4_096  # letters
-_LEAST = 8  # letters of a secret; what is shorter is a word
+_LEAST = 8  # characters of a secret; anything shorter is a word
 # Formats of providers that detect-secrets has no detector for, each with its fixed beginning.
 _KEYS = re.compile(
     r"\bsk-(?:ant-|proj-|or-v1-|openclaw-|svcacct-)?[A-Za-z0-9_-]{20,}"
@@ -51,7 +51,7 @@ _KEYS = re.compile(
 _PEM = re.compile(r"-----BEGIN (?:[A-Z]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END = re.compile(r"-----END (?:[A-Z]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 _BEARER = re.compile(r"(?i)\b(?:bearer|basic|token)\s+([A-Za-z0-9._~+/-]{20,}={0,2})")
-# A value that something called a key, secret or password is set to; a lone word is a type or a placeholder.
+# A value assigned to a name such as key, secret or password; a single word is a type or a placeholder.
 _ASSIGNED = re.compile(
     r"(?i)(?:api[_-]?key|secret(?:[_-]?key)?|access[_-]?key|auth[_-]?token|access[_-]?token|refresh[_-]?token|"
     r"client[_-]?secret|private[_-]?key|passwd|password|passphrase)['\"]?\s{0,3}(?:=>|:=|=|:)\s{0,3}['\"]?"
@@ -85,13 +85,13 @@ _DETECTORS = (
 
 @dataclass(slots=True)
 class Masker:
-    """Puts marks in the place of what its finders find: in the store's writing thread, and `look` beside it."""
+    """Replaces what its finders find with marks: in the store's writing thread; `look` may run concurrently."""
 
     finders: tuple[Finder, ...]
     counted: Counter[Private] = field(default_factory=Counter)
     _clean: OrderedDict[str, None] = field(default_factory=OrderedDict)
     _held: OrderedDict[str, list[Found]] = field(default_factory=OrderedDict)  # by long texts
-    _lock: threading.Lock = field(default_factory=threading.Lock)  # of what is remembered, never while looking
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # for what is remembered, never held during a search
 
     @classmethod
     def of(cls, kinds: Sequence[Redact]) -> Masker:
@@ -99,7 +99,7 @@ class Masker:
         return cls(finders(kinds))
 
     def text(self, text: str) -> str:
-        """The text with marks; the text itself where it holds nothing private."""
+        """The text with marks; the text itself if it has nothing private."""
         if not self.finders or len(text) < 6:
             return text
         found = self._found(text)
@@ -113,13 +113,13 @@ class Masker:
         return "".join((*pieces, text[at:]))
 
     def look(self, texts: Iterable[str]) -> None:
-        """Looks through long texts, so that `text` need not. May be called beside it."""
+        """Searches long texts, so that `text` need not. May run concurrently with it."""
         for text in texts:
             if self.finders:
                 self._found(text)
 
     def _found(self, text: str) -> list[Found]:
-        """What the text holds, by what is remembered where it is."""
+        """The private pieces of the text, from memory if it was searched before."""
         digest = hashed((text,))
         with self._lock:
             if digest in self._clean:
@@ -140,7 +140,7 @@ class Masker:
         return found
 
     def json(self, value: Json) -> Json:
-        """The same data with its texts masked, names of fields aside."""
+        """The same data with its texts masked, except names of fields."""
         match value:
             case str():
                 return self.text(value)
@@ -151,7 +151,7 @@ class Masker:
         return value
 
     def message(self, item: Message) -> Message:
-        """The message, its reasoning and its calls masked; the message itself where nothing was."""
+        """The message, its reasoning and its calls masked; the message itself if nothing was."""
         masked = replace(
             item,
             content=tuple(self._part(part) for part in item.content),
@@ -161,7 +161,7 @@ class Masker:
         return item if masked == item else masked
 
     def turn(self, turn: Turn) -> Turn:
-        """The turn as it may be kept: the turn itself, or one with marks and without ids."""
+        """The turn as it may be stored: the turn itself, or one with marks and without ids."""
         before = Counter(self.counted)
         masked = replace(
             turn,
@@ -184,11 +184,11 @@ class Masker:
         )
 
     def next_state(self, next_state: NextState) -> NextState:
-        """What followed, masked: the judge and every hint see only this."""
+        """The next state, masked: the judge and every hint see only this."""
         return replace(next_state, messages=tuple(self.message(item) for item in next_state.messages))
 
     def feedback(self, feedback: Feedback) -> Feedback:
-        """The words beside a thumb, masked."""
+        """The feedback with its words masked."""
         return feedback if feedback.text is None else replace(feedback, text=self.text(feedback.text))
 
     def _part(self, part: TextPart | ImagePart) -> TextPart | ImagePart:
@@ -204,7 +204,7 @@ class Masker:
 
 
 def _apart(found: Iterable[Found]) -> list[Found]:
-    """The pieces in their order, those that overlap made one."""
+    """The pieces in order, overlapping ones joined."""
     apart: list[Found] = []
     for item in sorted(found, key=lambda each: (each.start, -each.stop)):
         if apart and item.start < apart[-1].stop:
@@ -215,10 +215,10 @@ def _apart(found: Iterable[Found]) -> list[Found]:
 
 
 class LongTexts:
-    """Looks through the long texts of turns and next states, one after the other, and then has them written.
+    """Searches the long texts of turns and next states, one after the other, and then has them written.
 
-    This takes a second for a megabyte, and whoever ends an answer waits for the writing thread. So it is done before
-    that thread's turn: the masks found are remembered, and the thread only puts them in.
+    This takes a second for a megabyte, and the end of an answer waits for the writing thread. So it is done before
+    that thread's work: the masks found are remembered, and the thread only applies them.
     """
 
     def __init__(self, masker: Masker) -> None:
@@ -226,16 +226,16 @@ class LongTexts:
         self._last: asyncio.Future[Any] | None = None
 
     def written(self, texts: Sequence[str], write: Callable[[], Awaitable[Result]]) -> asyncio.Future[Result]:
-        """What `write` gives, begun once these texts and all that came before were looked through.
+        """The result of `write`, which begins once these texts and all earlier ones were searched.
 
-        It is finished though whoever waits for it is cancelled.
+        It finishes even if its caller is cancelled.
         """
         task = asyncio.ensure_future(self._after(self._last, texts, write))
         self._last = task
         return asyncio.shield(task)
 
     async def settled(self) -> None:
-        """Returns once all that was to be written by now has been."""
+        """Returns once everything queued until now is written."""
         if self._last is not None and not self._last.done():
             await asyncio.wait([self._last])
 
@@ -249,7 +249,7 @@ class LongTexts:
 
 
 def long_texts(messages: Iterable[Message]) -> list[str]:
-    """The texts of these messages that take long to look through."""
+    """The texts of these messages that take long to search."""
     texts = [part.text for item in messages for part in item.content if isinstance(part, TextPart)]
     texts += [call.arguments for item in messages for call in item.tool_calls]
     return [text for text in texts if len(text) > LONG_CHARS]
@@ -257,7 +257,7 @@ def long_texts(messages: Iterable[Message]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A piece of a text that is to be masked."""
+    """A piece of a text to mask."""
 
     start: int
     stop: int
@@ -268,9 +268,9 @@ Finder = Callable[[str], Iterator[Found]]
 
 
 def finders(kinds: Sequence[Redact]) -> tuple[Finder, ...]:
-    """Where a text holds something private: the detectors of detect-secrets, and rules of our own for what they lack.
+    """The finders of these kinds: the detectors of detect-secrets, and the project's rules for what they lack.
 
-    What looks for these kinds. Loading the detectors takes a few tenths of a second, once.
+    Loading the detectors takes a few tenths of a second, once.
     """
     found: list[Finder] = []
     if Redact.KEYS in kinds:
@@ -283,9 +283,9 @@ def finders(kinds: Sequence[Redact]) -> tuple[Finder, ...]:
 
 
 def _library() -> Finder:
-    """The detectors of detect-secrets that know a format. They only read: none asks a service whether a key works.
+    """The detectors of detect-secrets that know a format. They only read: none calls a service to check a key.
 
-    Left out are those that guess by entropy or by a variable's name, and would mask digests and identifiers.
+    Those that guess by entropy or by a variable's name are left out: they would mask digests and identifiers.
     """
     from importlib import import_module
 
@@ -317,7 +317,7 @@ def _own_rules(text: str) -> Iterator[Found]:
 
 
 def private_keys(text: str) -> Iterator[Found]:
-    """Whole blocks, however long; they are looked for in the whole text, and at once where there are none."""
+    """Complete key blocks, however long, found in the whole text; a text without any returns at once."""
     at = 0
     while "PRIVATE KEY" in text and (begin := _PEM.search(text, at)) is not None:
         end = _PEM_END.search(text, begin.end())
@@ -326,9 +326,9 @@ def private_keys(text: str) -> Iterator[Found]:
 
 
 def in_pieces(find: Finder) -> Finder:
-    """As `find`, a piece of a long text at a time: a search holds up every other thread until it has ended.
+    """As `find`, but a piece of a long text at a time: a search blocks every other thread until it has ended.
 
-    The pieces overlap by more than a secret is long; what is found twice is one.
+    The pieces overlap by more than the length of a secret; a piece found twice counts once.
     """
 
     def found(text: str) -> Iterator[Found]:
@@ -340,7 +340,7 @@ def in_pieces(find: Finder) -> Finder:
 
 
 def _is_random(value: str) -> bool:
-    """Whether a value looks made rather than written: letters beside digits."""
+    """Whether a value looks generated rather than written: it mixes letters and digits."""
     return any(letter.isdigit() for letter in value) and any(letter.isalpha() for letter in value)
 
 

@@ -1,4 +1,4 @@
-"""What versions did: how the turns they answered were judged, and what the turns they were made from had to say.
+"""The effects of versions: how the turns they answered were judged, and what the turns they learned from taught.
 
 The latter also in the users' own words, and whether it was asked for again since.
 """
@@ -19,10 +19,10 @@ from openclaw_rl.store.tables.samples import samples_of
 from openclaw_rl.store.threads import Reader
 from openclaw_rl.wording.likeness import asks_alike, is_same_wish
 
-NEWEST = 2000  # verdicts that are looked back on
-MOST_SINCE = 500  # verdicts of a user that are looked at, the newest
+NEWEST = 2000  # verdicts that are considered
+MOST_SINCE = 500  # newest verdicts of a user that are considered
 MOST_WISHES = 30
-MOST_READ = 400  # turns that taught something: one read must not hold up the requests'
+MOST_READ = 400  # turns that taught something: one read must not delay those of requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class CorrectionRecord:
 
 @dataclass(frozen=True, slots=True)
 class TurnLesson:
-    """What a turn had to teach: the words of its hints, its score, and whether it is a step of an attempt at a task."""
+    """What a turn teaches: the texts of its hints, its score, and whether it is a step of an attempt at a task."""
 
     hints: tuple[str, ...]
     score: int | None
@@ -45,7 +45,7 @@ class TurnLesson:
 
     @property
     def kind(self) -> str:
-        """In a word: `attempts`, `corrected`, `praised` or `others`."""
+        """Its kind: `attempts`, `corrected`, `praised` or `others`."""
         return "attempts" if self.is_step else {-1: "corrected", 1: "praised"}.get(self.score or 0, "others")
 
 
@@ -56,11 +56,11 @@ class EffectBook:
         self._reader = reader
 
     async def last_judged(self) -> int:
-        """A number that grows with each score that a turn is given."""
+        """A number that grows with each score of a turn."""
         return await self._reader.do(ledger.newest_verdict)
 
     async def outcomes(self, *, limit: int = NEWEST) -> list[CorrectionRecord]:
-        """The turns that were scored last, in the order in which they were served."""
+        """The turns scored last, in the order in which they were served."""
         return await self._reader.do(lambda sql: outcomes(sql, limit))
 
     async def samples(self, turns: Sequence[str]) -> list[Sample]:
@@ -68,7 +68,7 @@ class EffectBook:
         return await self._reader.do(lambda sql: samples_of(sql, turns))
 
     async def lessons(self, turns: Iterable[str]) -> dict[str, TurnLesson]:
-        """What was to be learned from each of these turns."""
+        """What each of these turns teaches."""
 
         def read(sql: sqlite3.Connection) -> dict[str, TurnLesson]:
             found = {turn: ledger.verdict_of(sql, turn) for turn in turns}
@@ -83,7 +83,7 @@ class EffectBook:
     async def taught(self, *, limit: int = 50) -> list[TaughtWish]:
         """What the versions served now learned, newest first, and whether it was asked for again since.
 
-        A version that was gone back from is not among those that the served one was made from.
+        Versions that were rolled back are not ancestors of the served one, and left out.
         """
 
         def read(sql: sqlite3.Connection) -> list[TaughtWish]:
@@ -105,10 +105,10 @@ def _is_step(sql: sqlite3.Connection, turn: str) -> bool:
 
 
 def outcomes(sql: sqlite3.Connection, limit: int) -> list[CorrectionRecord]:
-    """The newest scores that turns were given, as outcomes in the order of the turns.
+    """The newest scores of turns, as outcomes in the order of the turns.
 
-    A turn right after a corrected one of its session is left out: it was told what was wrong, so how it was judged
-    says little about the weights.
+    A turn right after a corrected one of its session is left out: its request said what was wrong, so its score says
+    little about the weights.
     """
     rows = sql.execute(
         "SELECT turns.id, turns.version, verdicts.score, turns.seq, turns.session FROM verdicts "
@@ -126,10 +126,10 @@ def outcomes(sql: sqlite3.Connection, limit: int) -> list[CorrectionRecord]:
 
 @dataclass(frozen=True, slots=True)
 class TaughtWish:
-    """One wish that live versions learned: in the user's words, from which turns, and how replies did since.
+    """One wish that live versions learned: in the user's words, its turns, and how later replies were judged.
 
-    `since` counts replies to the user by these versions and later ones that were judged, `again` those of them after
-    which the same was asked for. `asked` counts the corrections that it was learned from.
+    `since` counts judged replies to the user by these versions and later ones, `again` those after which the same was
+    asked for again. `asked` counts the corrections that it was learned from.
     """
 
     user: str
@@ -185,7 +185,7 @@ def asked_twice(sql: sqlite3.Connection, *, most: int) -> tuple[int, int]:
 
 
 def _affordable(rows: Sequence[VersionRow]) -> list[VersionRow]:
-    """The newest of them that together were made from `MOST_READ` turns, oldest first; one at least."""
+    """The newest versions that together were made from at most `MOST_READ` turns, oldest first; at least one."""
     read, found = 0, list[VersionRow]()
     for row in reversed(rows):
         read += len(row.turns)

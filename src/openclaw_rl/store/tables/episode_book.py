@@ -1,4 +1,4 @@
-"""Episodes for the other parts: begun, observed, ended, and settled into samples; each in one transaction."""
+"""Episodes as the other parts use them: begun, observed, ended, and settled into samples; each in one transaction."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class EpisodeBook:
         self._ended = asyncio.Event()
 
     async def begin(self, episode: Episode) -> EpisodeRow:
-        """The episode as it stands: begun, or the one begun before under this id. Raises RequestError (409) where that
-        is another task's, group's or user's.
+        """The episode: begun now, or the one begun before under this id. Raises RequestError (409) if that has another
+        task, group or user.
         """
         text = self._masker.text
         own = replace(
@@ -46,7 +46,7 @@ class EpisodeBook:
         return await self._writer.do(lambda tx: _begin(tx.sql, own))
 
     def is_gone(self, sql: sqlite3.Connection, step: EpisodeStep | None) -> bool:
-        """Whether the step's episode is there no more, so that the turn must not be stored."""
+        """Whether the step's episode was erased, so that the turn must not be stored."""
         return episodes.is_gone(sql, step)
 
     async def get(self, name: str) -> EpisodeRow | None:
@@ -54,7 +54,7 @@ class EpisodeBook:
         return await self._reader.do(lambda sql: episodes.get(sql, name))
 
     async def find(self, given: str) -> EpisodeRow | None:
-        """The episode of this id, or the only one that its client calls so."""
+        """The episode of this id, or the only one with this name of its client."""
         return await self._reader.do(lambda sql: episodes.find(sql, given))
 
     async def page(
@@ -64,13 +64,14 @@ class EpisodeBook:
         return await self._reader.do(lambda sql: episodes.page(sql, limit=limit, before=before, state=state, task=task))
 
     async def next_index(self, name: str, prefix: str) -> int:
-        """The index of a step that says none; `prefix` is the digest of what is asked."""
+        """The index of a step whose request names none; `prefix` is the digest of the request."""
         return await self._reader.do(lambda sql: episodes.next_index(sql, name, prefix))
 
     async def observe(self, name: str, index: int, shown: Sequence[Message], *, after: str | None = None) -> bool:
         """What the environment showed at step `index`: the next state of the latest step before it.
 
-        That of the turn `after`, where the request says which it continues from. False where none waits for one.
+        If the request says which turn it continues from, that of the turn `after`. False if none waits for a next
+        state.
         """
         heard = tuple(item for item in shown if item.role in (Role.USER, Role.TOOL))
         return bool(heard) and await self._writer.do(lambda tx: self._observe(tx, name, index, heard, after))
@@ -78,9 +79,9 @@ class EpisodeBook:
     async def report_step(
         self, name: str, index: int, *, score: float | None, shown: Sequence[Message] = ()
     ) -> tuple[str, ...]:
-        """Gives a step its own reward, and what the environment showed after it; gives the turns of that step.
+        """Stores a step's own reward, and what the environment showed after it; returns the turns of that step.
 
-        Raises RequestError where the episode is not there or is over, or took no such step.
+        Raises RequestError if the episode does not exist or is over, or took no such step.
         """
 
         def work(tx: Transaction) -> tuple[str, ...]:
@@ -103,14 +104,14 @@ class EpisodeBook:
         return await self._writer.do(work)
 
     async def score_step(self, turn: str, score: float) -> None:
-        """Gives a step the score that a judge found, after its episode has ended."""
+        """Stores a judge's score of a step, after its episode has ended."""
         await self._writer.do(lambda tx: episodes.set_score(tx.sql, turn, score))
 
     async def end(self, name: str, end: EpisodeEnd, *, at_s: float) -> EpisodeRow:
         """The episode is over, and each of its turns that may teach is JUDGED; synced to disk.
 
-        Asked again with the same outcome it changes nothing. Raises RequestError where it is not there (404), or has
-        ended otherwise (409).
+        Repeated with the same outcome it changes nothing. Raises RequestError if it does not exist (404), or has ended
+        otherwise (409).
         """
         kept = replace(end, why=self._masker.text(end.why))
 
@@ -127,7 +128,7 @@ class EpisodeBook:
         return found
 
     async def end_silent(self, *, before_s: float, end: EpisodeEnd, at_s: float) -> list[str]:
-        """Ends the open episodes that took no step since; gives which."""
+        """Ends the open episodes that took no step since; returns their ids."""
 
         def work(tx: Transaction) -> list[str]:
             names = episodes.silent(tx.sql, before_s)
@@ -148,7 +149,7 @@ class EpisodeBook:
         return await self._reader.do(lambda sql: episodes.of_group(sql, key))
 
     async def judge_left(self, name: str) -> None:
-        """Moves the turns of an ended episode to JUDGED that a repair has put back."""
+        """Moves those turns of an ended episode to JUDGED that a repair returned to an earlier state."""
 
         def work(tx: Transaction) -> None:
             row = _row(tx.sql, name)
@@ -164,8 +165,8 @@ class EpisodeBook:
     ) -> bool:
         """Its samples READY, each to train its scopes, the rest dropped, the episode settled; in one transaction.
 
-        False where it is not waiting for that any more: settled before, or forgotten. Raises ValueError where one of
-        its turns has moved on; then nothing is changed.
+        False if it does not wait for that any more: settled before, or forgotten. Raises ValueError if one of its turns
+        has moved on; then nothing is changed.
         """
 
         def work(tx: Transaction) -> bool:
@@ -186,7 +187,7 @@ class EpisodeBook:
         return await self._reader.do(episodes.counts)
 
     async def wait_ended(self, *, timeout_s: float) -> None:
-        """Until some episode has ended since the last call, or the time is up."""
+        """Waits until an episode has ended since the last call, or the time is up."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._ended.wait()
@@ -219,8 +220,8 @@ def _begin(sql: sqlite3.Connection, episode: Episode) -> EpisodeRow:
     is_same = (held.user, held.task) == (episode.user, episode.task) and episode.group in (None, held.group)
     if not is_same:
         raise RequestError(
-            f"episode {episode.id} is another one's: it was begun for task {held.task}, group {held.group}",
-            fix="give each episode an id of its own",
+            f"episode {episode.id} exists already: it was begun for task {held.task}, group {held.group}",
+            fix="give each episode its own id",
             status=409,
             param="id",
         )
@@ -261,10 +262,10 @@ def _ended(tx: Transaction, row: EpisodeRow, end: EpisodeEnd, at_s: float) -> Ep
 
 
 def _judge_steps(tx: Transaction, row: EpisodeRow, end: EpisodeEnd) -> None:
-    """Each step's turn that waits becomes JUDGED. Its verdict is the environment's, and scores nothing by itself.
+    """Each waiting turn of a step becomes JUDGED. Its verdict is the environment's, without a score.
 
-    A step that nothing was seen to follow is taken to be followed by the episode's end; of several answers to one step
-    that is the newest, and the others are NOT_FOLLOWED, as where one of them was continued from.
+    A step without a next state is followed by the episode's end. Of several answers to one step that applies to the
+    newest, and the others are NOT_FOLLOWED, as if it had been continued.
     """
     by_index: dict[int, list[StepRow]] = {}
     for step in row.steps:

@@ -1,4 +1,4 @@
-"""Episodes and their steps as rows; what becomes of their turns is decided in `episode_book`."""
+"""Episodes and their steps as rows; `episode_book` decides about their turns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A turn as a step of its episode. `state` is None for a side turn, `score` where nobody gave one."""
+    """A turn as a step of its episode. `state` is None for a side turn, `score` if there is none."""
 
     turn: str
     step: EpisodeStep
@@ -30,7 +30,7 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRow:
-    """An episode with its steps, in their order. `seen_s` is when it last took one."""
+    """An episode with its steps, in order. `seen_s` is when it last took one."""
 
     episode: Episode
     seen_s: float
@@ -53,7 +53,7 @@ class GroupKey:
 
 
 def insert(sql: sqlite3.Connection, episode: Episode) -> None:
-    """Enters an episode that begins."""
+    """Enters a new episode."""
     sql.execute(
         "INSERT INTO episodes (id, begun_s, seen_s, user, task, group_name, group_size, seed, environment, state, "
         "failure, why) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '')",
@@ -80,7 +80,7 @@ def get(sql: sqlite3.Connection, name: str) -> EpisodeRow | None:
 
 
 def find(sql: sqlite3.Connection, given: str) -> EpisodeRow | None:
-    """The episode of this id, or the only one whose id is this behind a key's name."""
+    """The episode of this id, or the only one whose id is a key's name followed by this."""
     row = get(sql, given)
     if row is not None:
         return row
@@ -141,7 +141,7 @@ def counts(sql: sqlite3.Connection) -> dict[str, int]:
 
 
 def takes(sql: sqlite3.Connection, step: EpisodeStep | None) -> bool:
-    """Whether a turn may be learned from as this step: its episode is open, or it is not a step."""
+    """Whether a turn may be learned from: it is not a step, or its episode is open."""
     if step is None:
         return True
     row = sql.execute("SELECT state FROM episodes WHERE id = ?", (plain(step.episode),)).fetchone()
@@ -149,14 +149,14 @@ def takes(sql: sqlite3.Connection, step: EpisodeStep | None) -> bool:
 
 
 def is_gone(sql: sqlite3.Connection, step: EpisodeStep | None) -> bool:
-    """Whether the step's episode is there no more: it was forgotten while the turn was being answered."""
+    """Whether the step's episode is gone: it was forgotten while the turn was being answered."""
     if step is None:
         return False
     return sql.execute("SELECT 1 FROM episodes WHERE id = ?", (plain(step.episode),)).fetchone() is None
 
 
 def enter_step(sql: sqlite3.Connection, turn: str, step: EpisodeStep, at_s: float) -> None:
-    """Notes that a turn is this step."""
+    """Records that a turn is this step."""
     sql.execute(
         "INSERT INTO episode_steps (turn, episode, place, observation) VALUES (?, ?, ?, ?)",
         (plain(turn), plain(step.episode), step.index, plain(step.observation)),
@@ -165,7 +165,7 @@ def enter_step(sql: sqlite3.Connection, turn: str, step: EpisodeStep, at_s: floa
 
 
 def next_index(sql: sqlite3.Connection, name: str, prefix: str) -> int:
-    """The index of a step that says none: that of the same request asked before, else one more than the last."""
+    """The index of a step whose request names none: that of an equal earlier request, else one more than the last."""
     again = sql.execute(
         "SELECT place FROM episode_steps JOIN turns ON turns.id = episode_steps.turn "
         "WHERE episode = ? AND prefix = ? AND prefix <> '' ORDER BY place DESC LIMIT 1",
@@ -178,12 +178,12 @@ def next_index(sql: sqlite3.Connection, name: str, prefix: str) -> int:
 
 
 def set_score(sql: sqlite3.Connection, turn: str, score: float) -> None:
-    """A step's own reward; the last one given counts."""
+    """Stores a step's own reward; the last one counts."""
     sql.execute("UPDATE episode_steps SET score = ? WHERE turn = ?", (score, plain(turn)))
 
 
 def episode_of(sql: sqlite3.Connection, turn: str) -> tuple[Episode, StepRow] | None:
-    """The episode that a turn is a step of, and which; None for a turn of none."""
+    """The episode of a turn, and its step; None for a turn without one."""
     found = sql.execute("SELECT episode FROM episode_steps WHERE turn = ?", (plain(turn),)).fetchone()
     row = None if found is None else get(sql, str(found[0]))
     if row is None:
@@ -192,7 +192,7 @@ def episode_of(sql: sqlite3.Connection, turn: str) -> tuple[Episode, StepRow] | 
 
 
 def drop_empty(sql: sqlite3.Connection, before_s: float) -> None:
-    """Removes settled episodes from before of which no step is left."""
+    """Removes older settled episodes without any step left."""
     sql.execute(
         "DELETE FROM episodes WHERE state = ? AND seen_s < ? AND ended_s < ? "
         "AND NOT EXISTS (SELECT 1 FROM episode_steps WHERE episode = episodes.id)",

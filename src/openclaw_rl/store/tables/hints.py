@@ -1,4 +1,4 @@
-"""Hints kept for users, as rows: adopted from verdicts or written by hand, retired, taken back into use, removed."""
+"""Hints kept for users, as rows: adopted from verdicts or written by hand, retired, used again, removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from openclaw_rl.store.tables import listing
 from openclaw_rl.store.threads import Reader, Transaction, Writer
 from openclaw_rl.wording.likeness import is_same_wish, likeness, says_no_more
 
-MOST_KEPT = 100  # of one user; beyond it the ones that changed longest ago are forgotten, retired ones first
+MOST_KEPT = 100  # of one user; above it the least recently changed are forgotten, retired ones first
 COLUMNS = "id, user, text, source, state, why, made_s, changed_s, turn, times"
 Result = TypeVar("Result")
 
@@ -41,9 +41,9 @@ def get(sql: sqlite3.Connection, name: str) -> KeptHint | None:
 def adopt(
     sql: sqlite3.Connection, user: str, hint: Hint, *, turn: str | None, at_s: float, why: str = "asked for"
 ) -> KeptHint:
-    """Takes a hint into use. It takes the place of the kept ones about the same, retired or not.
+    """Takes a hint into use. It replaces the kept ones about the same, retired or not.
 
-    It goes on as the one most like it; where that says all of it already, its own words stay.
+    It continues the row of the most similar one; if that says all of it already, that one's words stay.
     """
     kept = of_user(sql, user)
     alike = [item for item in kept if is_same_wish(item.text, hint.text)]
@@ -89,7 +89,7 @@ def adopt_from(sql: sqlite3.Connection, turn: str, hint: Hint, *, at_s: float) -
 
 
 def edit(sql: sqlite3.Connection, name: str, text: str, *, at_s: float) -> KeptHint | None:
-    """Puts other words in its place, and the hint into use; None where there is none of this id."""
+    """Replaces its words, and puts the hint into use; None if there is none of this id."""
     held = get(sql, name)
     if held is None:
         return None
@@ -101,7 +101,7 @@ def edit(sql: sqlite3.Connection, name: str, text: str, *, at_s: float) -> KeptH
 
 
 def retire(sql: sqlite3.Connection, name: str, *, why: str, at_s: float, text: str | None = None) -> bool:
-    """Takes a hint out of use, with the reason; False where it is not in use, or no longer says `text`."""
+    """Takes a hint out of use, with the reason; False if it is not in use, or no longer says `text`."""
     held = get(sql, name)
     if held is None or not held.is_in_use or text not in (None, held.text):
         return False
@@ -110,7 +110,7 @@ def retire(sql: sqlite3.Connection, name: str, *, why: str, at_s: float, text: s
 
 
 def remove(sql: sqlite3.Connection, name: str) -> bool:
-    """Forgets a hint; False where there was none."""
+    """Forgets a hint; False if there was none."""
     return sql.execute("DELETE FROM hints WHERE id = ?", (name,)).rowcount > 0
 
 
@@ -159,7 +159,7 @@ def _hint_of(row: Sequence[object]) -> KeptHint:
 class HintBook:
     """Every method that changes a hint returns once that is committed.
 
-    `changes` grows with each change, so that who holds hints in memory knows when to read them again.
+    `changes` grows with each change, so that caches of hints know when to read them again.
     """
 
     def __init__(self, writer: Writer, reader: Reader) -> None:
@@ -180,37 +180,37 @@ class HintBook:
         return await self._reader.do(lambda sql: get(sql, name))
 
     async def latest_rows(self, user: str, *, limit: int) -> list[TurnRow]:
-        """The user's latest turns, newest first: those that hints may have stood before."""
+        """The user's latest turns, newest first: those whose prompts may have contained hints."""
         return await self._reader.do(lambda sql: listing.latest_of(sql, user, limit))
 
     async def verdicts_seen(self, user: str) -> int:
-        """A number that grows with each score a turn of the user is given."""
+        """A number that grows with each score of a turn of the user."""
         return await self._reader.do(lambda sql: listing.last_verdict(sql, user))
 
     async def adopt(
         self, user: str, hint: Hint, *, at_s: float, turn: str | None = None, why: str = "asked for"
     ) -> KeptHint:
-        """Takes a hint into use. One that says the same as a kept one takes its place, retired or not."""
+        """Takes a hint into use. It replaces a kept one that says the same, retired or not."""
         return await self.changing(lambda tx: adopt(tx.sql, user, hint, turn=turn, at_s=at_s, why=why))
 
     async def edit(self, name: str, text: str, *, at_s: float) -> KeptHint | None:
-        """Puts other words in its place, and the hint into use; None where there is none of this id."""
+        """Replaces its words, and puts the hint into use; None if there is none of this id."""
         return await self.changing(lambda tx: edit(tx.sql, name, text, at_s=at_s))
 
     async def retire(self, name: str, *, why: str, at_s: float, text: str | None = None) -> bool:
-        """Takes a hint out of use, with the reason; False where it is not in use, or no longer says `text`."""
+        """Takes a hint out of use, with the reason; False if it is not in use, or no longer says `text`."""
         return await self.changing(lambda tx: retire(tx.sql, name, why=why, at_s=at_s, text=text))
 
     async def remove(self, name: str) -> bool:
-        """Forgets a hint; False where there was none."""
+        """Forgets a hint; False if there was none."""
         return await self.changing(lambda tx: remove(tx.sql, name))
 
     async def changing(self, work: Callable[[Transaction], Result], *, is_synced: bool = False) -> Result:
-        """What the work gave, once it is committed and `changes` says so; all work that takes hints away comes here."""
+        """The result of the work, once it is committed and `changes` has grown; used by all work that removes hints."""
 
         def counted(transaction: Transaction) -> Result:
             result = work(transaction)
-            self.changes += 1  # a caller that is cancelled does not reach the line below, and its rows are written
+            self.changes += 1  # a cancelled caller does not reach the line below, although its rows are written
             return result
 
         try:

@@ -1,4 +1,4 @@
-"""Whose weights stay on the disk: which versions can be pruned, which were, and versions a page at a time."""
+"""Which weights stay on the disk: versions that can be pruned, those that were, and versions a page at a time."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.store.tables import versions
 from openclaw_rl.store.threads import Reader, Transaction, Writer
 
-AT_ONCE = 64  # pruned versions whose samples are counted in one read: others get their turn between
+AT_ONCE = 64  # pruned versions whose samples are counted in one read: other reads run in between
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Of each scope the newest so many that passed the gate and that were refused, and `also` these, are kept."""
+    """How many of the newest passed and of the newest refused versions are kept in each scope, and `also` these."""
 
     passed: int
     refused: int
@@ -26,14 +26,14 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """Samples that are erased, of the version whose step consumed them."""
+    """Erased samples of the version whose step consumed them."""
 
     version: PolicyVersion
     samples: int
 
 
 class KeepingBook:
-    """Notes which versions have no weights any more: before these are removed, so that a crash can be made good."""
+    """Records which versions have no weights any more, before these are removed, so that a crash can be repaired."""
 
     def __init__(self, writer: Writer, reader: Reader) -> None:
         self._writer = writer
@@ -44,7 +44,7 @@ class KeepingBook:
         return await self._reader.do(lambda sql: superfluous(sql, keep))
 
     async def prune(self, chosen: Collection[PolicyVersion], keep: Keep, *, at_s: float) -> list[PolicyVersion]:
-        """Notes those of the chosen versions as pruned that are still superfluous, and gives them; synced to disk."""
+        """Marks those chosen versions as pruned that are still superfluous, and returns them; synced to disk."""
 
         def work(tx: Transaction) -> list[PolicyVersion]:
             found = [version for version in superfluous(tx.sql, keep) if version in chosen]
@@ -55,7 +55,7 @@ class KeepingBook:
         return await self._writer.do(work, is_synced=True) if chosen else []
 
     async def pruned(self) -> list[PolicyVersion]:
-        """All versions that have no weights any more, in the order in which they were made."""
+        """All versions without weights, in the order in which they were made."""
 
         def read(sql: sqlite3.Connection) -> list[PolicyVersion]:
             rows = sql.execute("SELECT scope, number FROM versions WHERE pruned_s IS NOT NULL ORDER BY seq")
@@ -64,7 +64,7 @@ class KeepingBook:
         return await self._reader.do(read)
 
     async def restored(self, version: PolicyVersion) -> None:
-        """Notes that the version's weights are there again; synced to disk."""
+        """Records that the version's weights are there again; synced to disk."""
         await self._writer.do(lambda tx: versions.prune(tx.sql, version, None), is_synced=True)
 
     async def page(self, *, limit: int, before: PolicyVersion | None = None) -> list[VersionRow]:
@@ -72,9 +72,9 @@ class KeepingBook:
         return await self._reader.do(lambda sql: page(sql, limit, before))
 
     async def erased(self, upto: PolicyVersion) -> dict[PolicyVersion, Erased]:
-        """The pruned versions up to this one that cannot be made again, each with whose samples are erased.
+        """The pruned versions up to this one that cannot be made again, each with the version whose samples are erased.
 
-        That is the version itself, or the nearest pruned one it was made from or is based on that lacks any.
+        That is the version itself, or the nearest pruned one it was made from or is based on that lacks a sample.
         """
         found: dict[PolicyVersion, Erased] = {}
         seq = 0
@@ -91,9 +91,9 @@ class KeepingBook:
 
 
 def superfluous(sql: sqlite3.Connection, keep: Keep) -> list[PolicyVersion]:
-    """The versions with weights that neither are, nor may soon be, served, learned from, compared or stood upon.
+    """The versions with weights that are not, and will not soon be, served, continued, compared or used as a base.
 
-    None while what was forgotten is not yet rebuilt: any of them may be what that starts from.
+    None while a forgetting is being rebuilt: it may start from any of them.
     """
     if sql.execute("SELECT 1 FROM forgettings WHERE phase <> 'done'").fetchone() is not None:
         return []
@@ -129,7 +129,7 @@ def page(sql: sqlite3.Connection, limit: int, before: PolicyVersion | None) -> l
 
 
 def _ordered(sql: sqlite3.Connection) -> Iterator[PolicyVersion]:
-    """What is served, what is pinned, and what training continues from under a pin."""
+    """The versions that are served, that are pinned, and that training continues from during a pin."""
     for question in (
         "SELECT scope, number FROM current",
         "SELECT scope, number FROM pins",
@@ -140,7 +140,7 @@ def _ordered(sql: sqlite3.Connection) -> Iterator[PolicyVersion]:
 
 
 def _pruned_after(sql: sqlite3.Connection, seq: int, upto: PolicyVersion) -> Iterator[tuple[int, VersionRow, int]]:
-    """The next pruned versions in the order of their making, and how many of its samples each lacks."""
+    """The next pruned versions in the order they were made, and how many of its samples each lacks."""
     rows = sql.execute(
         "SELECT seq, scope, number FROM versions WHERE pruned_s IS NOT NULL AND seq > ? "
         "AND seq <= (SELECT seq FROM versions WHERE scope = ? AND number = ?) ORDER BY seq LIMIT ?",

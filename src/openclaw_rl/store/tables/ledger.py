@@ -1,4 +1,4 @@
-"""A turn's way through the states; each move is checked against the table in core/ledger.py as it is written."""
+"""A turn's path through the states; each move is checked against the table in core/ledger.py when it is written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from openclaw_rl.store.threads import Transaction
 
 
 def state_of(sql: sqlite3.Connection, turn: str) -> State | None:
-    """Where the turn stands; None for a side turn. Raises ValueError for a turn that is not there."""
+    """The turn's state; None for a side turn. Raises ValueError if there is no such turn."""
     row = sql.execute("SELECT state FROM turns WHERE id = ?", (plain(turn),)).fetchone()
     if row is None:
         raise ValueError(f"there is no turn {turn}")
@@ -39,11 +39,11 @@ def move(
 ) -> None:
     """Moves a main turn, `is_refused` as in `check_move`. Raises ValueError for a move the tables do not allow.
 
-    `facts` are what else its event holds.
+    `facts` are further fields of its event.
     """
     before = state_of(transaction.sql, turn)
     if before is None:
-        raise ValueError(f"turn {turn} is a side turn and goes nowhere")
+        raise ValueError(f"turn {turn} is a side turn and has no state")
     check_move(before, after, reason, is_refused=is_refused)
     transaction.sql.execute(
         "UPDATE turns SET state = ?, reason = ? WHERE id = ?",
@@ -55,7 +55,7 @@ def move(
 
 
 def pair(transaction: Transaction, next_state: NextState) -> bool:
-    """SERVED to PAIRED; False where the turn has moved on already."""
+    """SERVED to PAIRED; False if the turn has moved on already."""
     if state_of(transaction.sql, next_state.turn) is not State.SERVED:
         return False
     messages: list[Json] = [codec.message_json(item) for item in next_state.messages]
@@ -68,7 +68,7 @@ def pair(transaction: Transaction, next_state: NextState) -> bool:
 
 
 def judge(transaction: Transaction, verdict: Verdict) -> bool:
-    """Stores votes and hints; PAIRED to JUDGED. False where the turn was not PAIRED."""
+    """Stores votes and hints; PAIRED to JUDGED. False if the turn was not PAIRED."""
     sql = transaction.sql
     if state_of(sql, verdict.turn) is not State.PAIRED:
         return False
@@ -93,7 +93,7 @@ def judge(transaction: Transaction, verdict: Verdict) -> bool:
 
 
 def add_feedback(transaction: Transaction, feedback: Feedback) -> None:
-    """Stores it; where it has words and the turn is still SERVED they are its next state."""
+    """Stores it; if it has words and the turn is still SERVED, they are its next state."""
     state = state_of(transaction.sql, feedback.turn)
     transaction.sql.execute(
         "INSERT INTO feedback (turn, score, words, at_s) VALUES (?, ?, ?, ?)",
@@ -107,9 +107,9 @@ def add_feedback(transaction: Transaction, feedback: Feedback) -> None:
 def paired(
     sql: sqlite3.Connection, limit: int, failed: Mapping[str, int]
 ) -> tuple[list[tuple[Turn, NextState, Feedback | None]], list[str]]:
-    """What waits for a judge, oldest first, and the turns among them that cannot be read.
+    """The pairs that wait for a judge, oldest first, and the turns among them that cannot be read.
 
-    Those that `failed`, which may be thousands after a judge was away, come after the others, the more often the later.
+    Those that `failed` come last, ordered by how often: there may be thousands after a judge was unavailable.
     """
     found, damaged = [], []
     names = sorted(waiting(sql, State.PAIRED, limit + len(failed)), key=lambda name: failed.get(name, 0))
@@ -136,7 +136,7 @@ def waiting(sql: sqlite3.Connection, state: State, limit: int) -> list[str]:
 
 
 def next_state_of(sql: sqlite3.Connection, turn: str) -> NextState | None:
-    """What followed the turn."""
+    """The turn's next state."""
     with codec.reading(f"the next state of turn {turn}"):
         row = sql.execute("SELECT source, messages FROM next_states WHERE turn = ?", (plain(turn),)).fetchone()
         if row is None:
@@ -157,7 +157,7 @@ def feedback_of(sql: sqlite3.Connection, turn: str) -> Feedback | None:
 
 
 def verdict_of(sql: sqlite3.Connection, turn: str) -> Verdict | None:
-    """What the judges made of the turn."""
+    """The verdict on the turn."""
     with codec.reading(f"the verdict on turn {turn}"):
         row = sql.execute(
             "SELECT score, source, mean, votes, hints FROM verdicts WHERE turn = ?", (plain(turn),)
@@ -184,7 +184,7 @@ def newest_verdict(sql: sqlite3.Connection) -> int:
 def counts(sql: sqlite3.Connection) -> dict[str, int]:
     """Turns by state, drops by reason (`dropped.REASON`), side turns and main turns.
 
-    `awaiting_outcome` are those of the paired that wait for the end of their episode, not for a judge.
+    `awaiting_outcome` are the paired turns that wait for the end of their episode, not for a judge.
     """
     found = {state.value: 0 for state in State} | {"side": 0, "main": 0}
     for state, many in sql.execute("SELECT state, count(*) FROM turns GROUP BY state"):
@@ -201,7 +201,7 @@ def counts(sql: sqlite3.Connection) -> dict[str, int]:
 
 
 def has_several_users(sql: sqlite3.Connection) -> bool:
-    """Whether turns of more than one user were judged; two looks into the index, whatever it holds."""
+    """Whether turns of more than one user were judged; two index lookups, whatever its size."""
     asked = "SELECT {0}(user) FROM verdicts WHERE score IS NOT NULL"
     first, last = (sql.execute(asked.format(which)).fetchone()[0] for which in ("min", "max"))
     return first is not None and first != last

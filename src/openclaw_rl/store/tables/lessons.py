@@ -1,4 +1,4 @@
-"""What each sample is to train: one lesson for each scope it belongs to, and what their settling does to its turn.
+"""What each sample trains: one lesson for each of its scopes, and how settling them moves its turn.
 
 A turn is READY while any scope waits for it. When none does, it is TRAINED if at least one scope has learned from it,
 and DROPPED with the last reason if none has.
@@ -22,7 +22,7 @@ WAITING = "step IS NULL AND reason IS NULL"
 
 
 def enter(sql: sqlite3.Connection, turn: str, scopes: Sequence[str]) -> None:
-    """A sample is to train these scopes."""
+    """Enters the lessons of a sample, one for each scope."""
     if not scopes:
         raise ValueError(f"the sample of turn {turn} trains no scope")
     rows = [(plain(turn), plain(scope)) for scope in scopes]
@@ -30,7 +30,7 @@ def enter(sql: sqlite3.Connection, turn: str, scopes: Sequence[str]) -> None:
 
 
 def train(transaction: Transaction, turn: str, scope: str, step: str) -> None:
-    """A scope has learned from the sample. Raises ValueError where it does not wait for it: nothing trains it twice."""
+    """A scope has learned from the sample. Raises ValueError if it does not wait for it: no sample trains it twice."""
     done = transaction.sql.execute(
         f"UPDATE lessons SET step = ? WHERE turn = ? AND scope = ? AND {WAITING}", (step, plain(turn), plain(scope))
     )
@@ -41,9 +41,9 @@ def train(transaction: Transaction, turn: str, scope: str, step: str) -> None:
 
 
 def drop(transaction: Transaction, turn: str, reason: DropReason, *, scope: str | None = None) -> bool:
-    """The turn teaches nothing more, or nothing to this scope; False where that was so already.
+    """The turn teaches nothing more, or nothing to this scope; False if that was so already.
 
-    False for a side turn too, which has no life to end.
+    Also False for a side turn, which has no state.
     """
     state = state_of(transaction.sql, turn)
     if state in (State.TRAINED, State.DROPPED, None):
@@ -64,10 +64,10 @@ def drop(transaction: Transaction, turn: str, reason: DropReason, *, scope: str 
 def give_back(
     transaction: Transaction, turn: str, scope: str, step: str, *, most: int, is_counted: bool
 ) -> bool | None:
-    """What a step consumed without effect waits for the scope again, or is given up after this many times: then False.
+    """Makes a sample that a step consumed without effect wait for the scope again; True if it does.
 
-    None where the step is not what the scope learned it by, or it is gone. A rehearsal sample is not a correction
-    that cannot be learned: it is given up as without signal.
+    False if it was given up, after this many times. None if the scope did not learn it in this step, or it is gone. A
+    rehearsal sample is not a correction that cannot be learned: it is given up as without signal.
     """
     sql = transaction.sql
     row = sql.execute(
@@ -97,7 +97,7 @@ def give_back(
 
 
 def returned(sql: sqlite3.Connection, scope: str) -> dict[str, int]:
-    """Of what waits for this scope, what a refused version gave back, and how often."""
+    """The waiting samples of this scope that refused versions returned, and how often."""
     rows = sql.execute(
         f"SELECT turn, returned FROM lessons WHERE scope = ? AND {WAITING} AND returned > 0", (plain(scope),)
     )
@@ -111,7 +111,7 @@ def all_wait(sql: sqlite3.Connection, turns: Sequence[str], scope: str) -> bool:
 
 
 def waiting_scopes(sql: sqlite3.Connection) -> list[str]:
-    """The scopes that samples wait for, the one whose oldest waits longest first."""
+    """The scopes that samples wait for, the one with the oldest sample first."""
     rows = sql.execute(
         "SELECT scope, min(samples.seq) AS oldest FROM lessons JOIN samples ON samples.turn = lessons.turn "
         f"WHERE {WAITING} GROUP BY scope ORDER BY oldest"
@@ -134,23 +134,23 @@ def _settle(transaction: Transaction, turn: str, reason: DropReason | None, *, i
 
 
 class RefusalBook:
-    """Refuses versions, and says what they gave back."""
+    """Refuses versions, and reports the samples that they returned."""
 
     def __init__(self, writer: Writer, reader: Reader) -> None:
         self._writer = writer
         self._reader = reader
 
     async def refuse(self, version: PolicyVersion, refusal: Refusal) -> ReturnedSamples:
-        """REFUSED, and what its step consumed waits again or is given up; synced to disk."""
+        """REFUSED, and the samples of its step wait again or are given up; synced to disk."""
         return await self._writer.do(lambda tx: refuse(tx, version, refusal), is_synced=True)
 
     async def returned(self, scope: str) -> dict[str, int]:
-        """Of what waits for a step of this scope, what refused versions gave back, and how often each."""
+        """The waiting samples of this scope that refused versions returned, and how often each."""
         return await self._reader.do(lambda sql: returned(sql, scope))
 
 
 class StepBook:
-    """Steps outlive the program, and so does what was learned of how long they take."""
+    """The committed steps; their metrics show how long steps take, also after a restart."""
 
     def __init__(self, writer: Writer, reader: Reader) -> None:
         self._writer = writer
@@ -166,9 +166,9 @@ class StepBook:
         return await self._reader.do(read)
 
     async def take_back(self, reason: DropReason) -> list[str]:
-        """Has the samples that were dropped with this reason wait for a step again; returns their turns.
+        """Makes the samples that were dropped with this reason wait for a step again; returns their turns.
 
-        Only those that nothing was learned from. Raises ValueError for a reason that is final.
+        Only those from which nothing was learned. Raises ValueError for a reason that is final.
         """
         if reason not in TAKEN_BACK:
             raise ValueError(f"what was dropped as {reason} cannot wait for a step again")
@@ -195,8 +195,8 @@ def _take_back(transaction: Transaction, reason: DropReason) -> list[str]:
 class Refusal:
     """Why a version is refused, and with which measurements.
 
-    What it learned from is given back up to `most` times. Where that is not `is_counted`, the version was refused for
-    nothing that it learned.
+    Its samples are returned up to `most` times. If that is not `is_counted`, the version was refused for a reason other
+    than what it learned.
     """
 
     why: str
@@ -214,7 +214,7 @@ class ReturnedSamples:
 
 
 def refuse(transaction: Transaction, version: PolicyVersion, refusal: Refusal) -> ReturnedSamples:
-    """REFUSED with the reason. Turns that were forgotten or erased meanwhile are left out."""
+    """REFUSED with the reason. Turns that were forgotten or erased meanwhile are skipped."""
     sql = transaction.sql
     row = versions.get(sql, version)
     if row is None:

@@ -1,4 +1,4 @@
-"""Turns with all that is known of them, a page at a time."""
+"""Turns with all their rows, a page at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMPLETE = f"(sessions.end_why IS NOT NULL AND NOT EXISTS ({_OTHER} = 'paired')
 
 
 def row(sql: sqlite3.Connection, turn: str) -> TurnRow | None:
-    """The turn with all that is known of it."""
+    """The turn with all its rows."""
     found = _page(sql, "WHERE turns.id = ?", [plain(turn)])
     return found[0] if found else None
 
@@ -37,9 +37,9 @@ def newest(
     scope: str | None = None,
     are_steps: bool | None = None,
 ) -> list[TurnRow]:
-    """Newest first; `before` is a turn id to page on from. With `scope`, those of its owner alone.
+    """Newest first; `before` is a turn id to page on from. With `scope`, only those of its owner.
 
-    With `are_steps`, steps of episodes alone (True) or none of them (False).
+    With `are_steps`, only steps of episodes (True) or none of them (False).
     """
     owner, name = (None if scope is None else owner_of(scope)) or (None, None)
     where, values = _where(session=session, state=state, user=name if owner is Owner.USER else None)
@@ -71,7 +71,7 @@ def latest_of(sql: sqlite3.Connection, user: str, limit: int) -> list[TurnRow]:
 
 
 def last_verdict(sql: sqlite3.Connection, user: str) -> int:
-    """The place of the user's newest score in the store; 0 without any."""
+    """The `seq` of the user's newest score; 0 without any."""
     found = sql.execute(
         "SELECT seq FROM verdicts WHERE user = ? AND score IS NOT NULL ORDER BY seq DESC LIMIT 1", (plain(user),)
     ).fetchone()
@@ -79,11 +79,11 @@ def last_verdict(sql: sqlite3.Connection, user: str) -> int:
 
 
 def judged(sql: sqlite3.Connection, limit: int, looked: int) -> tuple[list[JudgedTurn], list[str]]:
-    """What waits to be admitted as a sample, in the order of judging, and the turns among them that cannot be read.
+    """Turns that wait to be admitted as samples, in the order of judging, and those among them that cannot be read.
 
-    Those judged up to `looked` only where their session has a sample by now, or is over with every turn judged: the
-    others were looked at and wait for that, in thousands where thousands of sessions are open. Steps of episodes are
-    left out: they wait for their group.
+    Those judged up to `looked` only if their session has a sample by now, or is over with every turn judged: the others
+    were considered and wait for that, which may be thousands. Steps of episodes are left out: they wait for their
+    group.
     """
     found, damaged = [], []
     rows = sql.execute(

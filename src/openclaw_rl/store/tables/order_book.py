@@ -1,4 +1,4 @@
-"""What the owner has ordered: that a scope is served one version whatever is trained, and that no step is taken."""
+"""The owner's orders: that a scope is served one version whatever is trained, and that no step is taken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from openclaw_rl.store.threads import Reader, Transaction, Writer
 
 
 class OrderBook:
-    """Orders outlive the program. Every method that changes one returns once the disk has it."""
+    """Orders outlive the program. Every method that changes one returns once it is on the disk."""
 
     def __init__(self, writer: Writer, reader: Reader) -> None:
         self._writer = writer
@@ -24,17 +24,17 @@ class OrderBook:
         return await self._reader.do(_pins)
 
     async def pinned(self, scope: str) -> PolicyVersion | None:
-        """The version that this scope is to be served whatever is trained."""
+        """The version that this scope is served whatever is trained."""
         return (await self.pins()).get(scope)
 
     async def head(self, scope: str) -> PolicyVersion:
-        """Where training continues from: what is served or, under a pin, the newest version that passed the gate."""
+        """The version training continues from: the served one or, during a pin, the newest that passed the gate."""
         return await self._reader.do(lambda sql: _head(sql, scope))
 
     async def pin(self, version: PolicyVersion, *, at_s: float) -> None:
-        """From now on this version is served, and none that is trained takes its place.
+        """From now on this version is served, and no trained one replaces it.
 
-        Training continues from what was served before. Raises ValueError for a version that cannot be served.
+        Training continues from the version served before. Raises ValueError for a version that cannot be served.
         """
 
         def work(tx: Transaction) -> None:
@@ -49,7 +49,7 @@ class OrderBook:
         await self._writer.do(work, is_synced=True)
 
     async def unpin(self, scope: str) -> PolicyVersion | None:
-        """The version that is served from now on, the newest that was trained; None where nothing was pinned."""
+        """Removes the pin; returns the version served from now on, the newest trained, or None without a pin."""
 
         def work(tx: Transaction) -> PolicyVersion | None:
             if scope not in _pins(tx.sql):
@@ -62,10 +62,10 @@ class OrderBook:
         return await self._writer.do(work, is_synced=True)
 
     async def go_on_from(self, version: PolicyVersion, *, instead_of: str) -> bool:
-        """The version's weights are there again, and what continued from an ancestor in its place continues from it.
+        """The version's weights are there again: whatever continued from an ancestor instead continues from it.
 
-        That is what is served for the reason `instead_of`, or what training continues from under a pin. True where the
-        version is to be served from now on.
+        That is the version served for the reason `instead_of`, or the one that training continues from during a pin.
+        True if the version is served from now on.
         """
 
         def work(tx: Transaction) -> bool:
@@ -95,7 +95,7 @@ class OrderBook:
         await self._writer.do(work, is_synced=True)
 
     async def frozen_since_s(self) -> float | None:
-        """Since when no step is taken, in seconds since the epoch; None where steps are taken."""
+        """Since when no step is taken, in seconds since the epoch; None if steps are taken."""
 
         def read(sql: sqlite3.Connection) -> float | None:
             row = sql.execute("SELECT since_s FROM freezes").fetchone()
@@ -109,7 +109,7 @@ class OrderBook:
         await self._writer.do(lambda tx: tx.sql.execute(order, (at_s,)).rowcount, is_synced=True)
 
     async def unfreeze(self) -> bool:
-        """Steps are taken again; False where they were."""
+        """Steps are taken again; False if they already were."""
         return await self._writer.do(lambda tx: tx.sql.execute("DELETE FROM freezes").rowcount > 0, is_synced=True)
 
 
@@ -119,7 +119,7 @@ def _pins(sql: sqlite3.Connection) -> dict[str, PolicyVersion]:
 
 
 def _head(sql: sqlite3.Connection, scope: str) -> PolicyVersion:
-    """A version that was forgotten meanwhile is not a place to continue from."""
+    """The version that training continues from; one that was forgotten meanwhile does not count."""
     row = sql.execute("SELECT ahead FROM pins WHERE scope = ?", (plain(scope),)).fetchone()
     if row is not None and row[0] is not None:
         ahead = PolicyVersion(scope, int(row[0]))
@@ -130,7 +130,7 @@ def _head(sql: sqlite3.Connection, scope: str) -> PolicyVersion:
 
 
 def _older(sql: sqlite3.Connection, row: VersionRow) -> Iterator[PolicyVersion]:
-    """What a version was made from, newest first, down to the base model."""
+    """The ancestors of a version, newest first, down to the base model."""
     parent = row.parent
     while parent is not None:
         yield parent

@@ -1,4 +1,4 @@
-"""What an owner says of a turn in the judge's place. It outranks the judge; both are kept as judge training data."""
+"""An owner's verdict on a turn. It outranks the judge's; both are kept as judge training data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = "overrules.turn, overrules.at_s, key_name, overrules.score, overrules.
 
 @dataclass(frozen=True, slots=True)
 class Overrule:
-    """One turn judged again: by whose key and when, as what, and what the judge had said (None: nothing yet)."""
+    """One turn judged again: by whose key and when, the score and hints, and the judge's verdict (None: none yet)."""
 
     turn: str
     at_s: float
@@ -38,7 +38,7 @@ class Overrule:
         if self.score not in (-1, 0, 1):
             raise ValueError(f"a score is -1, 0 or 1, not {self.score}")
         if not all(text.strip() for text in self.hints):
-            raise ValueError("a hint says something")
+            raise ValueError("a hint must not be empty")
 
 
 class OverruleBook:
@@ -49,18 +49,18 @@ class OverruleBook:
         self._reader = reader
 
     async def add(self, said: Overrule) -> bool:
-        """Judges the turn again; False where that is only noted, since a version has learned from the turn already.
+        """Judges the turn again; False if that is only recorded, since a version has learned from the turn already.
 
-        Raises ValueError for a turn that is not there, is a side turn or a step of an episode, or cannot be judged.
+        Raises ValueError for a turn that does not exist, is a side turn or a step of an episode, or cannot be judged.
         """
         return await self._hints.changing(lambda tx: _add(tx, said))
 
     async def of_turn(self, turn: str) -> list[Overrule]:
-        """What was said of a turn, oldest first."""
+        """The owners' verdicts on a turn, oldest first."""
         return await self._reader.do(lambda sql: _read(sql, "WHERE turn = ? ORDER BY seq", (plain(turn),)))
 
     async def of_user(self, user: str, *, limit: int) -> list[tuple[Overrule, NextState]]:
-        """The latest that was said of turns of a user, newest first, each with what had followed the turn."""
+        """Owners' latest verdicts on turns of a user, newest first, each with the turn's next state."""
 
         def read(sql: sqlite3.Connection) -> list[tuple[Overrule, NextState]]:
             where = "JOIN turns ON turns.id = overrules.turn WHERE turns.user = ? ORDER BY overrules.seq DESC LIMIT ?"
@@ -71,7 +71,7 @@ class OverruleBook:
         return await self._reader.do(read)
 
     async def newest(self, *, limit: int, before_s: float | None = None) -> list[Overrule]:
-        """The latest, newest first; `before_s` is a moment to page on from."""
+        """The latest, newest first; `before_s` is a time to page on from."""
         where = "" if before_s is None else "WHERE at_s < ?"
         values = () if before_s is None else (before_s,)
         return await self._reader.do(lambda sql: _read(sql, f"{where} ORDER BY seq DESC LIMIT ?", (*values, limit)))
@@ -106,7 +106,7 @@ def _add(transaction: Transaction, said: Overrule) -> bool:
 
 
 def may_be_judged(sql: sqlite3.Connection, turn: str, state: State, reason: DropReason | None) -> bool:
-    """Whether what is said of the turn now still decides what is learned from it."""
+    """Whether a new verdict on the turn still decides what is learned from it."""
     if state not in OVERRULED or (state is State.DROPPED and reason not in OVERRULED_DROPS):
         return False
     learned = sql.execute("SELECT 1 FROM lessons WHERE turn = ? AND step IS NOT NULL", (plain(turn),)).fetchone()
@@ -114,7 +114,7 @@ def may_be_judged(sql: sqlite3.Connection, turn: str, state: State, reason: Drop
 
 
 def _judge_anew(transaction: Transaction, said: Overrule) -> None:
-    """JUDGED as the owner says, whatever was made of the judge's verdict so far."""
+    """JUDGED with the owner's verdict, whatever followed from the judge's so far."""
     sql, turn = transaction.sql, plain(said.turn)
     if ledger.next_state_of(sql, said.turn) is None:
         words = (message(Role.USER, " ".join(said.hints) or SAID[said.score]),)
@@ -130,7 +130,7 @@ def _judge_anew(transaction: Transaction, said: Overrule) -> None:
 
 
 def _change_kept(sql: sqlite3.Connection, said: Overrule, before: Verdict | None) -> None:
-    """What was kept for the turn's user because of it: struck where the owner does not say it, else in new words."""
+    """Changes the hints kept because of the turn: retired if the owner's verdict lacks them, else in new words."""
     old = [hint.text for hint in before.hints] if before is not None else []
     new = [text for text in said.hints if text not in old]
     rows = sql.execute("SELECT id, text FROM hints WHERE turn = ? AND state = 'in_use'", (plain(said.turn),)).fetchall()

@@ -1,4 +1,4 @@
-"""What the newest turns, verdicts and versions look like, for whoever wonders why nothing is learned."""
+"""An overview of the newest turns, verdicts and versions, to explain why nothing is learned."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from openclaw_rl.core.facts import CorrectionTrend, Overview
 from openclaw_rl.store.tables import turns
 
 RECENT_TURNS = 500
-OUTCOME = "score IS NULL AND source = 'environment'"  # of a step: its episode is graded, not its user content
+OUTCOME = "score IS NULL AND source = 'environment'"  # of a step: its episode is graded, its user says nothing
 RECENT_VERDICTS = 200
 RECENT_VERSIONS = 20
 SIDE_LOOKED_AT = 20
-LOOKED_AT, MOST_TOLD = 40, 6  # turns whose why is read, and clauses that are told of them
+LOOKED_AT, MOST_TOLD = 40, 6  # turns whose `why` is read, and clauses that are reported of them
 GATE = '"gate_turns"'  # among a version's metrics: it was tried
-NOT_THE_GATE = ("removed: ", "its folder is missing or damaged: ")  # what happened to it after it was tried
-UNNAMED = "*:auto-*"  # sessions that nobody named
+NOT_THE_GATE = ("removed: ", "its folder is missing or damaged: ")  # reasons other than the gate's
+UNNAMED = "*:auto-*"  # sessions without a client's name
 
 
 def overview(sql: sqlite3.Connection) -> Overview:
-    """The overview, at the cost of some hundred rows."""
+    """The overview; it reads a few hundred rows."""
     newest = sql.execute(
         "SELECT kind, session, state, session GLOB ?, at_s, id FROM turns ORDER BY seq DESC LIMIT ?",
         (UNNAMED, RECENT_TURNS),
@@ -58,7 +58,7 @@ def overview(sql: sqlite3.Connection) -> Overview:
 
 
 def _refused(newest: list[tuple[str, str, str]]) -> list[str]:
-    """Why the gate refused each of the newest versions it tried, up to one that it passed."""
+    """Why the gate refused each of the newest versions it tried, back to the last one that passed."""
     found = []
     for status, why, metrics in newest:
         if status == "refused" and (GATE not in metrics or why.startswith(NOT_THE_GATE)):
@@ -91,7 +91,7 @@ def _commonest_why(sql: sqlite3.Connection, names: list[str]) -> str:
 
 
 def _told(sql: sqlite3.Connection, names: list[str]) -> dict[str, int]:
-    """What the turns' `why` says of errands and of who spoke, with how often; the commonest first."""
+    """The clauses in the turns' `why` about errands and speakers, with their counts; the most common first."""
     whys = [turn.why for name in names if (turn := turns.get(sql, name)) is not None]
     clauses = [clause for why in whys for clause in why.split("; ") if clause.startswith(("side: ", "spoke: "))]
     return dict(Counter(clauses).most_common(MOST_TOLD))

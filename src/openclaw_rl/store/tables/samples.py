@@ -42,9 +42,9 @@ def admit(transaction: Transaction, sample: Sample, scopes: Sequence[str] = (SHA
 
 
 def thin(sql: sqlite3.Connection, turn: str, gone: Collection[str], words: Collection[str]) -> None:
-    """Takes out of a sample what is said to other requests: those of turns that go, and with hints of these words.
+    """Removes from a sample its replies to the requests of erased turns, and those with hints of these texts.
 
-    Steps that go are no longer among those that its own step is compared with.
+    Erased steps are also removed from the peers of its own step.
     """
     sample = of_turn(sql, turn)
     if sample is None:
@@ -60,7 +60,7 @@ def thin(sql: sqlite3.Connection, turn: str, gone: Collection[str], words: Colle
 
 
 def _written(sample: Sample) -> tuple[bytes, bytes]:
-    """What of a sample is kept as text, and its ids."""
+    """The text part of a sample, and its ids."""
     body: dict[str, Json] = {
         "turn": sample.turn,
         "session": sample.session,
@@ -90,7 +90,7 @@ def _written(sample: Sample) -> tuple[bytes, bytes]:
 
 
 def ready(sql: sqlite3.Connection, limit: int, scope: str = SHARED) -> tuple[list[Sample], list[str]]:
-    """Samples that wait for a step of this scope, as they were admitted, and the turns of those that cannot be read."""
+    """Samples that wait for a step of this scope, as admitted, and the turns of those that cannot be read."""
     rows = sql.execute(
         "SELECT samples.turn, samples.body, ids, logp, mask FROM lessons JOIN samples ON samples.turn = lessons.turn "
         "WHERE lessons.scope = ? AND step IS NULL AND reason IS NULL ORDER BY samples.seq LIMIT ?",
@@ -106,7 +106,7 @@ def ready(sql: sqlite3.Connection, limit: int, scope: str = SHARED) -> tuple[lis
 
 
 def kind_of(rehearsal: Sample) -> str:
-    """A name for whose reply it is and what it rehearses, that tells neither."""
+    """A digest that identifies whose reply it is and what it rehearses, without revealing either."""
     words = json.dumps([rehearsal.user, *rehearsal.rehearses])
     return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
@@ -134,13 +134,13 @@ def rehearsed(sql: sqlite3.Connection, scope: str, most: int) -> list[tuple[Samp
 
 
 def of_turn(sql: sqlite3.Connection, turn: str) -> Sample | None:
-    """The sample a turn became."""
+    """The sample of a turn."""
     row = sql.execute("SELECT body, ids, logp, mask FROM samples WHERE turn = ?", (plain(turn),)).fetchone()
     return None if row is None else sample_of_row(row)
 
 
 def commit_step(transaction: Transaction, step: StepRecord) -> None:
-    """Its samples settled for its scope, the step, its version as CANDIDATE. Raises ValueError, and then nothing is.
+    """Commits the settled samples, the step and its version as CANDIDATE; nothing of it if it raises ValueError.
 
     A turn is TRAINED or DROPPED once every scope it belongs to has settled it.
     """
@@ -219,7 +219,7 @@ def _said(reply: SampledReply | None) -> Json:
 
 
 def _reply(held: Json, ids: list[tuple[int, ...]]) -> SampledReply | None:
-    """The reply that was kept, its ids taken off the end of `ids`: `own` comes last."""
+    """The stored reply, its ids taken from the end of `ids`: `own` comes last."""
     if held is None:
         return None
     version, logp = listed(held)
@@ -227,7 +227,7 @@ def _reply(held: Json, ids: list[tuple[int, ...]]) -> SampledReply | None:
 
 
 def _replies(held: Json, ids: list[tuple[int, ...]]) -> tuple[SampledReply, ...]:
-    """The replies that were kept, in their order; a store of before holds one at most, not in a list."""
+    """The stored replies, in order; an older store has at most one, not in a list."""
     kept = [] if held is None else listed(held)
     if kept and isinstance(kept[0], str):
         kept = [held]
@@ -236,7 +236,7 @@ def _replies(held: Json, ids: list[tuple[int, ...]]) -> tuple[SampledReply, ...]
 
 
 def _others(held: Sequence[Json], ids: list[tuple[int, ...]]) -> tuple[OtherRequestReply, ...]:
-    """What is said to other requests, the ids of each taken off the end of `ids`."""
+    """The replies to other requests, the ids of each taken from the end of `ids`."""
     found: list[OtherRequestReply] = []
     for one in reversed(held):
         version, logp, turn, hint = listed(one)

@@ -1,6 +1,6 @@
-"""What the page shows that no stage asks for: conversations to look through, weeks, runs, and whether anything changed.
+"""What only the page reads: conversations, weeks, runs, and whether anything changed.
 
-Every read is a page or a share of one: the reading thread is the requests' too, so no read takes it for long.
+Every read is at most a page: requests use the same reading thread, so no read may occupy it for long.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from openclaw_rl.store.codec import plain
 from openclaw_rl.store.tables import ledger, turns
 from openclaw_rl.store.threads import Reader, Writer
 
-SLICE_S = 0.02  # one read; who looks through more asks again
+SLICE_S = 0.02  # one read; a caller that needs more asks again
 WEEK_S = 7 * 86400.0
 MOST_TURNS = 400  # of one conversation that are searched
 DIGEST = 16  # bytes of a long text's digest
-PART = '"type":"text"'  # a message in several parts: words may stand across two of them, which are apart in the record
+PART = '"type":"text"'  # a message in several parts: words may cross two of them, which are separate in the record
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLine:
-    """A conversation in a line. `asked` are its first words as far as they are known.
+    """A conversation in a line. `asked` are its first words, if they are known.
 
-    `episode` is the attempt at a task that it is; empty for a talk with somebody.
+    `episode` is the attempt at a task, if it is one; empty for a talk with a user.
     """
 
     id: str
@@ -50,7 +50,7 @@ class SessionLine:
 class SessionFilter:
     """Which conversations are wanted: those with a turn in `state`, judged `score`, or with `words` in them.
 
-    `is_attempt` wants attempts at tasks alone, or only what is none.
+    `is_attempt`: only attempts at tasks (True), or only others (False).
     """
 
     user: str | None = None
@@ -62,7 +62,7 @@ class SessionFilter:
 
 @dataclass(frozen=True, slots=True)
 class SessionSlice:
-    """What one read found. `at` is where to go on: the moment and the name of the last one looked at."""
+    """The result of one read. `at` is where to continue: the time and name of the last conversation read."""
 
     found: tuple[SessionLine, ...]
     at: tuple[float, str] | None
@@ -70,7 +70,7 @@ class SessionSlice:
 
 @dataclass(frozen=True, slots=True)
 class WeekCount:
-    """Replies that were judged in a week, and of them those that were corrected."""
+    """How many replies were judged in a week, and how many of them corrected."""
 
     begin_s: float
     judged: int
@@ -78,7 +78,7 @@ class WeekCount:
 
 
 class SeenBook:
-    """Only reads; of the writer it knows whether it can write."""
+    """Only reads; it uses the writer only to know whether writes succeed."""
 
     def __init__(self, reader: Reader, writer: Writer) -> None:
         self._reader = reader
@@ -86,7 +86,7 @@ class SeenBook:
 
     @property
     def not_stored(self) -> str:
-        """Why what was to be stored last was not, as where the disk is full; empty where it was."""
+        """Why the last commit failed, for example because the disk is full; empty if it succeeded."""
         return self._writer.problem
 
     async def stamp(self) -> tuple[int, int]:
@@ -94,7 +94,7 @@ class SeenBook:
         return await self._reader.do(_stamp)
 
     async def sessions(self, wanted: SessionFilter, *, limit: int, before: tuple[float, str] | None) -> SessionSlice:
-        """Conversations, newest first, as many as are found within `SLICE_S`."""
+        """Conversations, newest first, as many as can be read within `SLICE_S`."""
         return await self._reader.do(lambda sql: _sessions(sql, wanted, limit, before))
 
     async def turn_ids(self, session: str, *, limit: int, before: str | None) -> list[str]:
@@ -115,7 +115,7 @@ class SeenBook:
         return await self._reader.do(lambda sql: _weeks(sql, now_s, most))
 
     async def spent(self) -> dict[str, float]:
-        """What steps took in all: how many there were, their seconds, and the tokens they trained on."""
+        """The totals of all steps: their number, their seconds, and the tokens they trained on."""
 
         def read(sql: sqlite3.Connection) -> dict[str, float]:
             row = sql.execute(
@@ -210,7 +210,7 @@ def _line(sql: sqlite3.Connection, row: tuple[str, str, str, float, bool]) -> Se
 
 
 def _words(sql: sqlite3.Connection, session: str) -> tuple[str, str, str]:
-    """What was asked first there, the last reply, and the episode that this is a step of."""
+    """The first request of a conversation, the last reply, and the episode it belongs to."""
     found = []
     for order in ("", "DESC"):
         row = sql.execute(f"SELECT id FROM turns WHERE session = ? ORDER BY seq {order} LIMIT 1", (plain(session),))
@@ -235,7 +235,7 @@ def _weeks(sql: sqlite3.Connection, now_s: float, most: int) -> list[WeekCount]:
 
 
 def _first_judged(sql: sqlite3.Connection, since_s: float) -> int:
-    """The place of the first verdict on a turn since that moment: verdicts come nearly in the order of turns."""
+    """The `seq` of the first verdict on a turn since that time: verdicts are nearly in the order of turns."""
     low, high = 1, ledger.newest_verdict(sql) + 1
     while low < high:
         middle = (low + high) // 2
@@ -257,19 +257,19 @@ def _judged_from(sql: sqlite3.Connection, seq: int) -> Sequence[float] | None:
 
 
 class Search:
-    """Looks for words in what was said: a turn's record is skimmed as text first, and read only where it may hold them.
+    """Searches conversations for words: a turn's record is skimmed as text first, and parsed only if it may match.
 
-    To skim takes a tenth of the time that reading takes, and most turns hold no word of what is looked for.
+    Skimming takes a tenth of the time of parsing, and most turns do not match.
     """
 
     def __init__(self, sql: sqlite3.Connection, words: str) -> None:
         self._sql = sql
         self._words = words.casefold()
         self._written = codec.json_bytes(self._words)[1:-1].decode("utf-8", "surrogatepass")
-        self._long: dict[bytes, bool] = {}  # long texts that were looked at; they come again with every request
+        self._long: dict[bytes, bool] = {}  # long texts that were searched; every request repeats them
 
     def holds(self, session: str) -> bool:
-        """Whether the words stand in what was said in a conversation. Its newest request holds the older ones."""
+        """Whether the words are in a conversation. Its newest request contains the older ones."""
         rows = self._sql.execute(
             "SELECT turns.id, bodies.body, bodies.texts, next_states.messages FROM turns JOIN bodies USING (seq) "
             "LEFT JOIN next_states ON next_states.turn = turns.id WHERE session = ? ORDER BY turns.seq DESC LIMIT ?",
@@ -281,7 +281,7 @@ class Search:
         )
 
     def _may_hold(self, body: bytes, texts: bytes, after: bytes | None) -> bool:
-        """Whether the words, as JSON writes them, stand anywhere in a turn's record."""
+        """Whether the words, as JSON writes them, are anywhere in a turn's record."""
         digests = (texts[at : at + DIGEST] for at in range(0, len(texts), DIGEST))
         return self._stands(body) or (after is not None and self._stands(after)) or any(map(self._stands_in, digests))
 
@@ -296,11 +296,11 @@ class Search:
             with codec.reading("a record"):
                 text = codec.unpack(blob).decode("utf-8", "surrogatepass")
         except DamageError:
-            return True  # whoever reads the turn finds out what is wrong with it
+            return True  # reading the turn reports what is wrong with it
         return self._written in text.casefold() or PART in text
 
     def _is_said(self, name: str, *, is_newest: bool) -> bool:
-        """Whether the words stand in the reply, the last question or what followed; in the newest, in any message."""
+        """Whether the words are in the reply, the last request or the next state; in the newest, in any message."""
         try:
             turn, after = turns.get(self._sql, name), ledger.next_state_of(self._sql, name)
         except DamageError:
@@ -313,5 +313,5 @@ class Search:
 
 
 def last_words(turn: Turn) -> str:
-    """What was asked last: the newest words of a user in the request."""
+    """The newest user message in the request."""
     return next((item.text for item in reversed(turn.messages) if item.role is Role.USER), "")

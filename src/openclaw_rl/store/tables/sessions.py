@@ -1,4 +1,4 @@
-"""Sessions as rows, and what becomes of their turns when they end."""
+"""Sessions as rows, and the moves of their turns when they end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ THUMBS = {1: "(the user marked this reply as good)", -1: "(the user marked this 
 
 
 def see(sql: sqlite3.Connection, session: Session) -> None:
-    """Makes the session or notes that it was seen again; one that had ended goes on."""
+    """Makes the session or records that it was seen again; one that had ended continues."""
     sql.execute(
         "INSERT INTO sessions (id, user, agent, started_s, seen_s, end_why) VALUES (?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (id) DO UPDATE SET seen_s = max(seen_s, excluded.seen_s), end_why = NULL, ended_s = NULL",
@@ -38,8 +38,8 @@ def see(sql: sqlite3.Connection, session: Session) -> None:
 def end(transaction: Transaction, session: str, *, why: str, at_s: float) -> None:
     """The conversation is over: no turn of it stays SERVED, steps of episodes aside.
 
-    A turn the user gave a thumb for keeps it as its next state. A sibling of a turn that was continued from is
-    NOT_FOLLOWED, any other has NO_NEXT_STATE. A step of an episode waits for the end of that.
+    A turn with a user's thumb gets it as its next state. A sibling of a continued turn is NOT_FOLLOWED, any other has
+    NO_NEXT_STATE. A step of an episode waits for the end of the episode.
     """
     sql = transaction.sql
     sql.execute(
@@ -95,8 +95,8 @@ def _has_followed_sibling(sql: sqlite3.Connection, turn: str, prefix: str) -> bo
 
 @dataclass(frozen=True, slots=True)
 class SessionStatus:
-    """`asked` is the newest turn that was asked the same, `waiting` are those without a next state, newest first,
-    `before` the open sessions whose names are the family's, alone or with another number after it.
+    """`asked` is the newest turn with the same request, `waiting` are those without a next state, newest first,
+    `before` the open sessions whose names are the family's, alone or followed by another number.
     """
 
     asked: str | None
@@ -121,7 +121,7 @@ def standing(sql: sqlite3.Connection, session: str, prefix: str, family: str | N
 
 
 def _before(sql: sqlite3.Connection, name: str, session: str) -> tuple[str, ...]:
-    """The open sessions called `name`, alone or with a number below this session's behind it."""
+    """The open sessions called `name`, alone or followed by a number below this session's."""
     rows = sql.execute(
         # a semicolon follows a colon in the order of letters
         "SELECT id FROM sessions WHERE (id = ? OR (id > ? AND id < ?)) AND id <> ? AND end_why IS NULL",

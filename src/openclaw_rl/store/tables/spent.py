@@ -1,4 +1,4 @@
-"""The judge's calls of each day, so that a restart does not get around a daily limit."""
+"""The judge's calls of each day, so that a restart does not reset a daily limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ KEPT_DAYS = 32
 
 
 def spend(sql: sqlite3.Connection, day: int, limit: int) -> bool:
-    """Notes one call more on this day; False where the limit is spent. Days long gone are forgotten."""
+    """Counts one more call on this day; False if the limit is used up. Old days are deleted."""
     if calls_on(sql, day) >= limit:
         return False
     sql.execute("DELETE FROM judge_calls WHERE day < ?", (day - KEPT_DAYS,))

@@ -20,12 +20,12 @@ from openclaw_rl.store import codec
 from openclaw_rl.store.codec import listed, mapped, number, plain, text_or_none
 from openclaw_rl.store.tables import episodes
 
-MOST_ALIKE = 64  # turns of one digest that are given: the same short exchange may come a thousand times
+MOST_ALIKE = 64  # turns of one digest that are returned: the same short exchange may occur a thousand times
 
 
 @dataclass(frozen=True, slots=True)
 class ServedTurn:
-    """A turn as those need it who look for what a request continues from."""
+    """A turn's facts for finding what a request continues from."""
 
     turn: str
     session: str
@@ -55,7 +55,7 @@ class _Texts:
 
 
 def stored(turn: Turn) -> StoreEvent:
-    """That the turn is in the store now. It has no facts about who spoke."""
+    """The event that the turn is in the store. It has no facts about the speaker."""
     facts: dict[str, Json] = {
         "kind": turn.kind.value,
         "api": turn.api,
@@ -67,7 +67,7 @@ def stored(turn: Turn) -> StoreEvent:
 
 
 def insert(sql: sqlite3.Connection, turn: Turn, *, chain: str, prefix: str, reason: DropReason | None) -> State | None:
-    """Enters the turn; gives the state it is in. A step of an episode that has ended teaches nothing."""
+    """Enters the turn; returns its state. A step of an episode that has ended teaches nothing."""
     state = None
     if turn.is_main and reason is None and not episodes.takes(sql, turn.step):
         reason = DropReason.NO_NEXT_STATE
@@ -115,12 +115,12 @@ def get(sql: sqlite3.Connection, turn: str) -> Turn | None:
 
 
 def last_seq(sql: sqlite3.Connection) -> int:
-    """The place of the newest turn; 0 where there is none."""
+    """The `seq` of the newest turn; 0 if there is none."""
     return int(sql.execute("SELECT coalesce(max(seq), 0) FROM turns").fetchone()[0])
 
 
 def since(sql: sqlite3.Connection, seq: int) -> list[Turn]:
-    """The turns entered after that place, oldest first."""
+    """The turns entered after that `seq`, oldest first."""
     names = sql.execute("SELECT id FROM turns WHERE seq > ? ORDER BY seq", (seq,)).fetchall()
     return [turn for (name,) in names if (turn := get(sql, str(name))) is not None]
 
@@ -204,14 +204,14 @@ def _one(sql: sqlite3.Connection, where: str, values: tuple[str, ...]) -> Turn |
 
 
 def _masked(completion: Completion) -> bytes | None:
-    """What a grammar made of an answer; None where there was none."""
+    """The effect of a grammar on an answer; None without a grammar."""
     if not completion.forced:
         return None
     return codec.pack(codec.joined([codec.floats_bytes(completion.logp_masked), bytes(completion.forced)]))
 
 
 def _unmasked(blob: bytes) -> tuple[tuple[float, ...], bytes]:
-    """What `_masked` was given."""
+    """The reverse of `_masked`."""
     logp, forced = codec.split(codec.unpack(blob))
     return codec.floats_of(logp), forced
 
@@ -259,7 +259,7 @@ def _placed(item: Json) -> PlacedHint:
 
 
 def _step(held: Json) -> EpisodeStep | None:
-    """Which step of an episode; None for a turn of none, and of a store that knew of none."""
+    """The step of an episode; None for a turn without one, and in a store older than episodes."""
     if held is None:
         return None
     episode, index, observation = listed(held)

@@ -1,7 +1,7 @@
 """Versions as rows, and which of them is served.
 
-A row says that a version has a folder, not where: folders lie in `versions/` beside the store, wherever that is now. So
-a folder that was copied or moved holds its own versions, and never reaches for those of another.
+A row says that a version has a folder, not where: folders are in `versions/` next to the store, wherever that is now.
+So a home folder that was copied or moved has its own versions, and never uses those of another.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLUMNS = (
 
 
 def opened(path: Path) -> sqlite3.Connection:
-    """The writing connection, on a store that knows at least the base model."""
+    """The writing connection, on a store that has at least the base model."""
     writing = connection.open_writer(path)
     try:
         if get(writing, BASE) is None:
@@ -44,9 +44,9 @@ def opened(path: Path) -> sqlite3.Connection:
 
 
 def insert(sql: sqlite3.Connection, row: VersionRow) -> None:
-    """Enters a version. Raises ValueError where its number is taken: versions never change."""
+    """Enters a version. Raises ValueError if its number is taken: versions never change."""
     if get(sql, row.version) is not None:
-        raise ValueError(f"version {row.version} is made already")
+        raise ValueError(f"version {row.version} exists already")
     turns: list[Json] = list(row.turns)
     sql.execute(
         f"INSERT INTO versions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -75,7 +75,7 @@ def get(sql: sqlite3.Connection, version: PolicyVersion) -> VersionRow | None:
 
 
 def find(sql: sqlite3.Connection, scope: str, number: int) -> VersionRow | None:
-    """The row of the version of these two columns."""
+    """The row of the version with these two columns."""
     row = sql.execute(f"SELECT {COLUMNS} FROM versions WHERE scope = ? AND number = ?", (scope, number)).fetchone()
     return None if row is None else _row_of(row, home_of(sql))
 
@@ -87,7 +87,7 @@ def everything(sql: sqlite3.Connection) -> list[VersionRow]:
 
 
 def candidates(sql: sqlite3.Connection) -> list[VersionRow]:
-    """The versions that are yet to pass or to be refused, oldest first."""
+    """The versions that wait at the gate, oldest first."""
     rows = sql.execute(
         f"SELECT {COLUMNS} FROM versions WHERE status = ? ORDER BY seq", (VersionStatus.CANDIDATE.value,)
     )
@@ -119,7 +119,7 @@ def newest_live(sql: sqlite3.Connection, upto: PolicyVersion, most: int) -> list
 
 
 def last_number(sql: sqlite3.Connection, scope: str) -> int:
-    """The highest number of a scope's versions; 0 where there is none."""
+    """The highest number of a scope's versions; 0 if there is none."""
     row = sql.execute("SELECT MAX(number) FROM versions WHERE scope = ?", (plain(scope),)).fetchone()
     return int(row[0] or 0)
 
@@ -150,7 +150,7 @@ def settle(
 def decide(
     transaction: Transaction, version: PolicyVersion, status: VersionStatus, why: str, metrics: dict[str, float]
 ) -> None:
-    """As `settle`, by a server; of what the gate made of a candidate whoever listens is informed."""
+    """As `settle`, in a server; listeners are informed of the gate's decision."""
     row = get(transaction.sql, version)
     settle(transaction.sql, version, status, why, metrics)
     if row is not None and row.status is VersionStatus.CANDIDATE:
@@ -159,7 +159,7 @@ def decide(
 
 
 def current(sql: sqlite3.Connection, scope: str) -> PolicyVersion:
-    """What is being served; the base model until something else was set."""
+    """The version being served; the base model until another was set."""
     row = sql.execute("SELECT number FROM current WHERE scope = ?", (plain(scope),)).fetchone()
     return PolicyVersion(scope, 0 if row is None else int(row[0]))
 
@@ -180,7 +180,7 @@ def set_current(sql: sqlite3.Connection, version: PolicyVersion, why: str) -> No
 
 
 def serve(transaction: Transaction, version: PolicyVersion, why: str) -> None:
-    """As `set_current`, for a server that goes on with it: whoever listens is informed."""
+    """As `set_current`, in a server: listeners are informed."""
     set_current(transaction.sql, version, why)
     row = get(transaction.sql, version)
     transaction.events.append(StoreEvent(EventKind.SERVED, () if row is None else row.turns, version))
@@ -193,14 +193,14 @@ def of_step(sql: sqlite3.Connection, step: str) -> PolicyVersion | None:
 
 
 def prune(sql: sqlite3.Connection, version: PolicyVersion, at_s: float | None) -> None:
-    """Notes when a version's weights were removed to save room; None once they are there again."""
+    """Records when a version's weights were removed to save room; None once they are there again."""
     sql.execute(
         "UPDATE versions SET pruned_s = ? WHERE scope = ? AND number = ?", (at_s, version.scope, version.number)
     )
 
 
 def give_up(sql: sqlite3.Connection, version: PolicyVersion, why: str) -> None:
-    """REFUSED for good: what its step consumed counts for the version that is made in its place."""
+    """REFUSED for good: the turns of its step count for the version that replaces it."""
     sql.execute(
         "UPDATE versions SET status = ?, why = ?, turns = ?, rehearsed = NULL, pruned_s = NULL "
         "WHERE scope = ? AND number = ?",
@@ -209,12 +209,12 @@ def give_up(sql: sqlite3.Connection, version: PolicyVersion, why: str) -> None:
 
 
 def home_of(sql: sqlite3.Connection) -> Path:
-    """The folder that the store's file lies in."""
+    """The folder of the store's file."""
     return Path(str(sql.execute("PRAGMA database_list").fetchone()[2])).parent
 
 
 def _folder_text(sql: sqlite3.Connection, row: VersionRow) -> str | None:
-    """The column `folder`: where the version lies, from the home folder on. Raises ValueError for any other place."""
+    """The column `folder`: the version's path relative to the home folder. Raises ValueError for any other place."""
     if row.folder is None:
         return None
     home = home_of(sql)
@@ -249,7 +249,7 @@ def _row_of(row: Sequence[object], home: Path) -> VersionRow:
 
 
 def lineage(rows: Sequence[VersionRow], heads: Iterable[PolicyVersion]) -> list[VersionRow]:
-    """These versions and all that they were made from or are based on, oldest first, base models left out."""
+    """These versions and all that they were made from or are based on, oldest first, without base models."""
     by_version = {row.version: row for row in rows}
     wanted: set[PolicyVersion] = set()
     open_ones = list(heads)

@@ -1,4 +1,4 @@
-"""Whether an adapter made elsewhere can be served here. Reads files as bytes: no torch in the server's process."""
+"""Whether another program's adapter can be served here. Reads files as bytes: no torch in the server's process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from openclaw_rl.core.adapter import CONFIG, WEIGHTS
 from openclaw_rl.errors import AdapterError
 
 MOST_HEADER = 100_000_000
-AT_ONCE = 1 << 22  # numbers that are looked at together
+AT_ONCE = 1 << 22  # numbers that are checked together
 PLAIN: dict[str, object] = {
     "bias": "none",
     "fan_in_fan_out": False,
@@ -36,7 +36,7 @@ _TYPES: dict[str, tuple[str, int]] = {"F32": ("<u4", 0x7F800000), "F16": ("<u2",
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """Where a tensor lies in a safetensors file: its type, its shape, and its bytes from `begin` to `end`."""
+    """The place of a tensor in a safetensors file: its type, its shape, and its bytes from `begin` to `end`."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -45,16 +45,16 @@ class StoredTensor:
 
 
 def check_adapter(folder: Path, *, model: Path, rank: int, alpha: float, start: Path | None) -> None:
-    """Raises AdapterError where the adapter in `folder` is not one for this model, or is not finite.
+    """Raises AdapterError if the adapter in `folder` is not for this model, or is not finite.
 
-    It is plain LoRA of this rank and alpha, and adapts the same layers as the adapter in `start`, if there is one.
+    It must be plain LoRA of this rank and alpha, and adapt the same layers as the adapter in `start`, if there is one.
     """
     _check_config(folder / CONFIG, rank, alpha)
     tensors = stored_tensors(folder / WEIGHTS)
     layers = _layers(tensors, rank)
     if start is not None and stored_tensors(start / WEIGHTS).keys() != tensors.keys():
         raise AdapterError(
-            "it adapts other layers than the adapter it was to begin from", fix="load that adapter and train it further"
+            "it adapts other layers than the adapter it should start from", fix="load that adapter and train it further"
         )
     known = _matrices(model)
     for name, (columns, rows) in layers.items():
@@ -65,7 +65,7 @@ def check_adapter(folder: Path, *, model: Path, rank: int, alpha: float, start: 
             )
         if known[name] != (rows, columns):
             raise AdapterError(
-                f"{name} has the shape {(rows, columns)} in it and {known[name]} in this model",
+                f"its {name} has the shape {(rows, columns)}, this model's {known[name]}",
                 fix="train on the same base model as the server's",
             )
     _check_finite(folder / WEIGHTS, tensors)
@@ -91,10 +91,12 @@ def stored_tensors(path: Path) -> dict[str, StoredTensor]:
             if name != "__metadata__"
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
-        raise AdapterError(f"{path.name} is not a whole safetensors file ({problem})", fix="send it again") from problem
+        raise AdapterError(
+            f"{path.name} is not a complete safetensors file ({problem})", fix="send it again"
+        ) from problem
     ends = sorted((one.begin, one.end) for one in found.values())
     if not ends or ends[-1][1] != size or any(left[1] != right[0] for left, right in pairwise(ends)):
-        raise AdapterError(f"{path.name} is cut short, or holds no tensors", fix="send it again")
+        raise AdapterError(f"{path.name} is cut short, or contains no tensors", fix="send it again")
     return found
 
 
@@ -123,13 +125,13 @@ def _layers(tensors: Mapping[str, StoredTensor], rank: int) -> dict[str, tuple[i
         found = _LORA.fullmatch(name)
         if found is None or tensor.dtype not in _TYPES:
             raise AdapterError(
-                f"it holds {name} as {tensor.dtype}, which is not a LoRA weight of a linear layer in F32, F16 or BF16",
-                fix="adapt linear layers alone, and save them in float32",
+                f"it has {name} as {tensor.dtype}, which is not a LoRA weight of a linear layer in F32, F16 or BF16",
+                fix="adapt only linear layers, and save them in float32",
             )
         halves[found[2]][found[1]] = tensor.shape
     downs, ups = halves["A"], halves["B"]
     if downs.keys() != ups.keys():
-        raise AdapterError("some layers have only half of a LoRA pair", fix="send the whole adapter")
+        raise AdapterError("some layers have only half of a LoRA pair", fix="send the complete adapter")
     for name in downs:
         if len(downs[name]) != 2 or len(ups[name]) != 2 or downs[name][0] != rank or ups[name][1] != rank:
             raise AdapterError(
@@ -156,7 +158,7 @@ def _check_finite(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
         if numbers * np.dtype(kind).itemsize != tensor.end - tensor.begin:
             raise AdapterError(f"{name} is not as large as its shape says", fix="send it again")
         if not all(_is_finite(part, exponent) for part in _parts(path, kind, tensor.begin, numbers)):
-            raise AdapterError(f"{name} holds numbers that are not finite", fix="train with a smaller learning rate")
+            raise AdapterError(f"{name} contains numbers that are not finite", fix="train with a smaller learning rate")
 
 
 def _parts(path: Path, kind: str, begin: int, numbers: int) -> Iterable[np.ndarray]:

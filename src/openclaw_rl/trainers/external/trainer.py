@@ -1,7 +1,7 @@
-"""A trainer that is somebody else's program: a step offers its batch, and ends when an adapter is handed back.
+"""A trainer that is an external program: a step offers its batch, and ends when an adapter is handed back.
 
-Nothing of it is stored. A step that is not finished when the server ends has left no trace, and its samples wait: the
-next step offers them under a new lease. A version is made once, because the store commits step and version together.
+Leases are not stored. A step that is not finished when the server ends leaves no trace, and its samples wait: the next
+step offers them with a new lease. A version is made once, because the store commits step and version together.
 """
 
 from __future__ import annotations
@@ -32,15 +32,20 @@ from openclaw_rl.trainers.settings import TrainerSettings
 log = logging.getLogger(__name__)
 FILES = (CONFIG, WEIGHTS)
 MOST_METRICS = 32
-REMEMBERED = 64  # adapters taken whose leases are still known, for a client that did not hear the answer
-LOOK_S = 1.0  # how often one who waits looks whether a lease has ended
+REMEMBERED = 64  # accepted adapters whose leases are still known, for a client that did not receive the answer
+LOOK_S = 1.0  # how often a waiting client checks whether a lease has ended
 _METRIC = re.compile(r"[a-z][a-z0-9_]{0,40}")
-_MEASURED_HERE = ("seconds", "updates", "updates_undone", "gentleness")  # what costs of local steps are known by
+_MEASURED_HERE = (
+    "seconds",
+    "updates",
+    "updates_undone",
+    "gentleness",
+)  # metrics by which the costs of local steps are known
 
 
 @dataclass(slots=True)
 class OfferedBatch:
-    """The step under way. `lease` is empty while nobody has it; a lease that is being checked has no end."""
+    """The current step. `lease` is empty while nobody has it; a lease whose adapter is being checked has no end."""
 
     batch: str
     samples: tuple[Sample, ...]
@@ -55,7 +60,7 @@ class OfferedBatch:
 
 @dataclass(slots=True)
 class ExternalTrainer:
-    """Meets `core.protocols.Trainer` toward the server, and `core.feed.TrainingFeed` toward the program elsewhere."""
+    """Implements `core.protocols.Trainer` for the server, and `core.feed.TrainingFeed` for the external program."""
 
     model: Path
     settings: TrainerSettings
@@ -63,24 +68,24 @@ class ExternalTrainer:
     _offer: OfferedBatch | None = None
     _offered: asyncio.Event = field(default_factory=asyncio.Event)
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _folder: Path | None = None  # holds a folder for each lease
-    _made: Path | None = None  # what the last step was handed
+    _folder: Path | None = None  # contains a folder for each lease
+    _made: Path | None = None  # the adapter of the last step
     _given_back: dict[str, str] = field(default_factory=dict)  # lease -> digest
 
     @property
     def progress(self) -> StepProgress | None:
-        """How long the batch has been on offer; None where none is."""
+        """How long the batch has been on offer; None if there is none."""
         return None if self._offer is None else StepProgress(spent_s=self.clock() - self._offer.since_s)
 
     async def step(
         self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
     ) -> StepReport:
-        """Offers the batch and waits, however long, until an adapter made from it was handed back.
+        """Offers the batch and waits without limit until an adapter made from it is handed back.
 
-        Raises TrainerError where whoever leased it gives up.
+        Raises TrainerError if the external program gives up.
         """
         if under is not None:
-            raise TrainerError("a trainer elsewhere makes shared versions alone", fix="set train.scopes = shared")
+            raise TrainerError("an external trainer makes only shared versions", fix="set train.scopes = shared")
         await asyncio.to_thread(self._forget_files)
         taken: asyncio.Future[dict[str, float]] = asyncio.get_running_loop().create_future()
         offer = OfferedBatch(secrets.token_hex(8), tuple(samples), resume, gentleness, taken, self.clock())
@@ -97,17 +102,17 @@ class ExternalTrainer:
         return StepReport(took_step=True, metrics=metrics)
 
     async def rebase(self, *, resume: Path, under: Path | None) -> None:
-        """Raises TrainerError: own versions on top of shared ones are for the local trainer."""
-        raise TrainerError("a trainer elsewhere cannot put one version on another", fix="set train.scopes = shared")
+        """Raises TrainerError: only the local trainer bases users' or agents' versions on shared ones."""
+        raise TrainerError("an external trainer cannot base one version on another", fix="set train.scopes = shared")
 
     async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
-        """Writes the adapter that was handed back last. Raises TrainerError where there is none."""
+        """Writes the adapter that was handed back last. Raises TrainerError if there is none."""
         if self._made is None:
-            raise TrainerError("no adapter was handed back that could be written")
+            raise TrainerError("there is no handed back adapter to write")
         return await asyncio.to_thread(_copied, self._made, folder, version)
 
     async def aclose(self) -> None:
-        """Forgets what was handed back and never written."""
+        """Removes adapters that were handed back and never written."""
         await asyncio.to_thread(self._forget_files)
 
     def standing(self) -> dict[str, Json]:
@@ -126,7 +131,7 @@ class ExternalTrainer:
         }
 
     async def lease(self, *, wait_s: float) -> LeasedBatch | None:
-        """The batch on offer under a new lease; None where there is none within `wait_s` that nobody else has."""
+        """The batch on offer, with a new lease; None if no free one appears within `wait_s`."""
         end_s = self.clock() + wait_s
         while self._offer is None or self._is_leased(self._offer):
             left_s = end_s - self.clock()
@@ -146,16 +151,16 @@ class ExternalTrainer:
         )  # fmt: skip
 
     def extend(self, lease: str) -> float:
-        """Begins the lease's time again. Raises RequestError (410)."""
+        """Restarts the lease's time. Raises RequestError (410)."""
         offer = self._held(lease)
         offer.until_s = max(offer.until_s, self.clock() + self.settings.lease_s)
         return self.settings.lease_s
 
     def start_file(self, lease: str, name: str) -> Path:
-        """A file of the adapter to begin from. Raises RequestError (404, 410)."""
+        """A file of the adapter to start from. Raises RequestError (404, 410)."""
         offer = self._held(lease)
         if offer.start is None or name not in FILES:
-            raise RequestError(f"the batch begins from no file {name}", fix=f"ask for {' or '.join(FILES)}", status=404)
+            raise RequestError(f"the batch has no start file {name}", fix=f"ask for {' or '.join(FILES)}", status=404)
         return offer.start / name
 
     async def receive(self, lease: str, name: str, offset: int, data: bytes) -> int:
@@ -169,23 +174,23 @@ class ExternalTrainer:
         if size != offset + len(data):
             raise RequestError(
                 f"{name} has {size} bytes here, not {offset}",
-                fix="send the piece that begins there, or begin again at 0",
+                fix="send the piece that begins there, or start again at 0",
                 status=409,
                 code="wrong_offset",
             )
         return size
 
     async def hand_back(self, lease: str, digest: str, metrics: Mapping[str, float]) -> bool:
-        """Takes the adapter that was sent. The same again is answered False; another one raises RequestError (409).
+        """Accepts the adapter that was sent. Returns False for the same again; another one raises RequestError (409).
 
-        Raises RequestError (410) where the lease has ended, and (422) where the adapter cannot be used: the lease goes
-        on then.
+        Raises RequestError (410) if the lease has ended, and (422) if the adapter cannot be used: then the lease
+        continues.
         """
         async with self._writing:
             if lease in self._given_back:
                 return self._again(lease, digest)
             offer, found = self._held(lease), _checked(metrics)
-            until_s, offer.until_s = offer.until_s, math.inf  # nobody else gets it while it is looked at
+            until_s, offer.until_s = offer.until_s, math.inf  # nobody else gets it while it is checked
             try:
                 await to_end(asyncio.to_thread(self._check, offer, digest))
             except AdapterError as problem:
@@ -202,18 +207,18 @@ class ExternalTrainer:
         return True
 
     async def give_up(self, lease: str, why: str) -> None:
-        """Fails the step with these words. Raises RequestError (410)."""
+        """Fails the step with this reason. Raises RequestError (410)."""
         async with self._writing:
             offer = self._held(lease)
             self._offer = None
             if not offer.taken.done():
-                offer.taken.set_exception(TrainerError(f"the trainer elsewhere gave up: {why}"))
+                offer.taken.set_exception(TrainerError(f"the external trainer gave up: {why}"))
 
     def _is_leased(self, offer: OfferedBatch) -> bool:
         return bool(offer.lease) and (self.clock() < offer.until_s or offer.taken.done())
 
     def _held(self, lease: str) -> OfferedBatch:
-        """The batch under this lease. Raises RequestError (409, 410)."""
+        """The batch with this lease. Raises RequestError (409, 410)."""
         if lease in self._given_back:
             raise RequestError(
                 f"lease {lease} is over: its adapter was taken", fix="lease the next batch", status=409,
@@ -256,14 +261,14 @@ class ExternalTrainer:
 def _ended(lease: str) -> RequestError:
     return RequestError(
         f"lease {lease} has ended: the batch is offered to others, or the server was started again",
-        fix="throw away what was made under it, and lease again",
+        fix="discard what was made with it, and lease again",
         status=410,
         code="lease_ended",
     )
 
 
 def _checked(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The numbers as they are kept with the version. Raises RequestError."""
+    """The metrics to keep with the version. Raises RequestError."""
     bad = [name for name, value in metrics.items() if not _METRIC.fullmatch(name) or not math.isfinite(value)]
     if bad or len(metrics) > MOST_METRICS:
         raise RequestError(
@@ -275,12 +280,12 @@ def _checked(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _appended(path: Path, offset: int, data: bytes) -> int:
-    """The file's size with the piece written at its end, or as it is where the piece does not begin there.
+    """Appends the piece and returns the file's size; if the piece does not begin at the end, only the size.
 
-    A piece that is sent again, since its answer was not heard, changes nothing.
+    A piece that is sent again, since its answer was lost, changes nothing.
     """
     if not offset:
-        for other in path.parent.parent.iterdir():  # what came under leases that have ended
+        for other in path.parent.parent.iterdir():  # files of leases that have ended
             if other != path.parent:
                 shutil.rmtree(other, ignore_errors=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The events of a streamed chat answer. All that does not change from one to the next is made once."""
+"""The events of a streamed chat answer. The parts that are the same in every event are made once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ChatChunks:
         return b'%b{"role":"assistant","content":""}%b' % (self._start(index), self._tail)
 
     def event(self, index: int, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> bytes:
-        """What one token added; empty where there is nothing to tell."""
+        """What one token added; empty if it added nothing that is sent."""
         if self._table is not None:
             entries = token_entries(sampled, self._table)
             if not entries and not deltas:
@@ -60,13 +60,13 @@ class ChatChunks:
         return self._start(index) + b"{}" + tail
 
     def end(self, generation: Generation) -> bytes:
-        """What the request used where that was asked for, in an event with no choices; then the mark of the end."""
+        """The usage, if requested, in an event without choices; then the end marker."""
         if not self._has_usage:
             return DONE
         return b'%b"choices":[],"usage":%b}\n\n%b' % (self._head, _encode(usage_json(generation)), DONE)
 
     def problem(self, body: bytes) -> bytes:
-        """An error after the status has gone out; no mark of the end follows, so clients see that it was cut."""
+        """An error after the status was sent; no end marker follows, so clients see that the stream was cut."""
         return b"data: %b\n\n" % body
 
     def _grown(self, index: int, bodies: Sequence[Mapping[str, Json]]) -> bytes:
@@ -94,8 +94,8 @@ def usage_json(generation: Generation) -> dict[str, Json]:
 def _bodies(deltas: Sequence[ReplyDelta]) -> list[dict[str, Json]]:
     """What one token added, one object for each event.
 
-    An event holds at most one entry of one call, as OpenAI's own do: a call begins with its id, its name and no
-    arguments, and its arguments follow. Some clients read the first entry of an event alone.
+    An event has at most one entry of one call, as in OpenAI's API: a call begins with its id, its name and no
+    arguments, and its arguments follow. Some clients read only the first entry of an event.
     """
     found: list[dict[str, Json]] = []
     words: dict[str, str] = {}  # of the event that is being filled

@@ -1,4 +1,4 @@
-"""What a chat request may hold, and how it becomes messages, tools and facts. Types are checked while parsing."""
+"""The fields of a chat request, and how it becomes messages, tools and facts. Types are checked while parsing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class FunctionSpec(msgspec.Struct):
 
 
 class ToolSpec(msgspec.Struct):
-    """A tool; the model is told of functions alone."""
+    """A tool; only functions are shown to the model."""
 
     function: FunctionSpec | None = None
     type: str = "function"
@@ -56,14 +56,14 @@ class CalledSpec(msgspec.Struct):
 
 
 class CustomCallSpec(msgspec.Struct):
-    """What a call of a tool without a schema named, and the text it was given."""
+    """A call of a tool without a schema: its name and the text it was called with."""
 
     name: str
     input: str = ""
 
 
 class CallSpec(msgspec.Struct):
-    """One call of an assistant's message, of a function or of a tool without a schema."""
+    """One call in an assistant's message, of a function or of a tool without a schema."""
 
     function: CalledSpec | None = None
     custom: CustomCallSpec | None = None
@@ -147,7 +147,7 @@ class CompletionBody(SamplingSpec, kw_only=True):
 def fields_of(body: bytes) -> tuple[bytes, dict[str, msgspec.Raw]]:
     """The body, and its parameters by name, each still JSON text. Raises for anything but a JSON object.
 
-    JavaScript clients send half a surrogate pair where they cut text; those become U+FFFD, in a body of our own.
+    JavaScript clients send half a surrogate pair where they cut text; it becomes U+FFFD, in a copy of the body.
     """
     try:
         return body, _decoded(body, dict[str, msgspec.Raw])
@@ -170,7 +170,7 @@ def parsed(body: bytes, kind: type[T]) -> T:
 
 
 def value_of(raw: msgspec.Raw) -> Json:
-    """One parameter as data; None where it was not sent. Raises RequestError for what is nested too deeply."""
+    """One parameter as data; None if it was not sent. Raises RequestError if it is nested too deeply."""
     held = bytes(raw)
     if not held:
         return None
@@ -186,13 +186,13 @@ def value_of(raw: msgspec.Raw) -> Json:
 
 
 def object_of(raw: msgspec.Raw) -> dict[str, Json]:
-    """One parameter that is to be an object; {} where it is none."""
+    """One parameter that should be an object; {} if it is not."""
     held = value_of(raw)
     return held if isinstance(held, dict) else {}
 
 
 def messages_of(specs: Sequence[MessageSpec], unseen: Placeholders) -> tuple[Message, ...]:
-    """The messages; what a text model cannot be shown is noted.
+    """The messages; what a text model cannot read becomes a placeholder, counted in `unseen`.
 
     Raises RequestError naming the first that cannot be used.
     """
@@ -202,7 +202,7 @@ def messages_of(specs: Sequence[MessageSpec], unseen: Placeholders) -> tuple[Mes
 
 
 def tools_of(specs: Sequence[ToolSpec]) -> tuple[Tool, ...]:
-    """The tools that are functions; the others would be run elsewhere, or speak another language."""
+    """The tools that are functions; the others would be run by a server, or take input in another language."""
     found: list[Tool] = []
     for index, spec in enumerate(specs):
         if spec.type != "function":
@@ -224,24 +224,24 @@ def tools_of(specs: Sequence[ToolSpec]) -> tuple[Tool, ...]:
 class ToolCache:
     """The tools that requests offer, read once: an agent sends the same ones, byte for byte, with every request.
 
-    Equal bytes give the very same tools, by which others know them again.
+    Equal bytes give the identical objects, so that others can compare them by identity.
     """
 
     def __init__(self) -> None:
         self._held: BoundedCache[bytes, tuple[Tool, ...]] = BoundedCache(most=_TOOLS_KEPT, most_size=_TOOLS_KEPT_BYTES)
 
     def tools(self, specs: Sequence[ToolSpec], raw: msgspec.Raw) -> tuple[Tool, ...]:
-        """The tools, whose JSON was `raw`. Raises RequestError for those that cannot be read."""
-        told = bytes(raw)
-        found = self._held.get(told)
+        """The tools, whose JSON was `raw`. Raises RequestError if they cannot be read."""
+        key = bytes(raw)
+        found = self._held.get(key)
         if found is None:
             found = tools_of(specs)
-            self._held.put(told, found, size=len(told))
+            self._held.put(key, found, size=len(key))
         return found
 
 
 def facts_of(fields: Mapping[str, msgspec.Raw]) -> dict[str, Json]:
-    """The body's own words on sessions, those that were sent. Raises RequestError for what can be no name."""
+    """The body's session fields, those that were sent. Raises RequestError if one is not a valid name."""
     check_metadata(bytes(fields.get("metadata", b"")))
     facts: dict[str, Json] = {
         name: value for name in FACTS if name in fields and (value := value_of(fields[name])) is not None
@@ -292,7 +292,7 @@ def _call(spec: CallSpec, where: str) -> ToolCall:
 
 
 def _apart(content: list[PartSpec]) -> tuple[list[PartSpec], str | None]:
-    """What a reply says, and what it thought where some clients put that: among its parts."""
+    """The text parts of a reply and its thinking, which some clients send among the parts."""
     thought: list[str] = []
     for part in content:
         if part.type in _THINKING:
@@ -320,7 +320,7 @@ def _part(part: PartSpec, where: str, index: int, unseen: Placeholders) -> str:
 
 
 def _named(part: PartSpec, unseen: Placeholders) -> str:
-    """What a part that is no text becomes."""
+    """The placeholder of a part that is not text."""
     if part.type == "image_url":
         held = value_of(part.image_url)
         (url,) = texts_of(held, "url") or ("",) if isinstance(held, dict) else (str(held or ""),)
@@ -340,7 +340,7 @@ def _named(part: PartSpec, unseen: Placeholders) -> str:
 
 
 def _decoded(body: bytes, kind: type[T]) -> T:
-    """The JSON as that type; what msgspec tells in other words than its own is told in ours."""
+    """The JSON as that type. Decode errors that msgspec does not raise itself become RequestErrors."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (UnicodeDecodeError, RecursionError) as problem:

@@ -29,7 +29,7 @@ class MessageChunks:
         self._open = ""  # the kind of the block that is open
 
     def first(self, index: int) -> bytes:
-        """The message begins. What of the prompt was reused is not known yet; the last event tells."""
+        """The message begins. How much of the prompt was reused is known only in the last event."""
         usage = _usage(self._prompt_tokens, 0, 0, 0)
         body = message_json(self._turn, self._model, [], usage)
         return _event("message_start", {"message": body}) + _event("ping", {})
@@ -46,11 +46,11 @@ class MessageChunks:
         """Why it ended, and what it used."""
         reason, stop = ending_of(generation.choices[0])
         delta: Json = {"stop_reason": reason, "stop_sequence": stop}
-        told = _event("message_delta", {"delta": delta, "usage": usage_of(generation)})
-        return told + _event("message_stop", {})
+        ending = _event("message_delta", {"delta": delta, "usage": usage_of(generation)})
+        return ending + _event("message_stop", {})
 
     def problem(self, body: bytes) -> bytes:
-        """An error after the status has gone out."""
+        """An error after the status was sent."""
         return b"event: error\ndata: %b\n\n" % as_anthropic(500, body)
 
     def _piece(self, delta: ReplyDelta) -> bytes:
@@ -101,7 +101,7 @@ def message_json(turn: str, model: str, content: list[Json], usage: Json) -> dic
 
 
 def blocks_of(reply: Message, turn: str, finish: Finish | None) -> list[Json]:
-    """A reply as blocks; thinking is signed with its turn. Of a call that was cut, the input is what it holds whole."""
+    """A reply as blocks; thinking is signed with its turn. The input of a cut call has its complete members only."""
     found: list[Json] = []
     if reply.reasoning is not None:
         found.append({"type": "thinking", "thinking": reply.reasoning, "signature": turn})
@@ -117,7 +117,7 @@ def blocks_of(reply: Message, turn: str, finish: Finish | None) -> list[Json]:
 
 
 def written_input(arguments: str) -> dict[str, Json]:
-    """The members of an object that are whole where its text was cut, as Anthropic's clients make them of a stream."""
+    """The complete members of an object whose text was cut, as Anthropic's clients derive them from a stream."""
     if is_too_deep(arguments):
         return {}
     try:
@@ -128,13 +128,13 @@ def written_input(arguments: str) -> dict[str, Json]:
 
 
 def ending_of(choice: Choice) -> tuple[str, str | None]:
-    """`stop_reason`, and the stop text that was met."""
+    """`stop_reason`, and the stop text that ended the answer."""
     stop = choice.stop_met
     return ("stop_sequence", stop) if stop is not None else (_REASONS[choice.reason], None)
 
 
 def usage_of(generation: Generation) -> Json:
-    """Tokens read anew, reused and sampled."""
+    """Tokens computed, reused and sampled."""
     cached, sampled, thought = generation.cached_tokens, generation.sampled_tokens, generation.reasoning_tokens
     return _usage(len(generation.prompt), cached, sampled, thought)
 

@@ -74,7 +74,7 @@ def _count(parts: ServeParts, raw: bytes) -> int:
     raw, fields = fields_of(raw)
     check_parameters(fields, _COUNTED)
     check_sizes(fields)
-    facts_of(fields)  # of a wrong type or size they are refused here as they would be there
+    facts_of(fields)  # a wrong type or size is refused here as in /v1/messages
     body = parsed_in_pieces(raw, fields, CountTokensBody, "messages", MessageParam, most=MOST_COUNTED)
     parts.model_named(body.model)
     options = template_options(body, parts.renderer.template.options)
@@ -82,7 +82,7 @@ def _count(parts: ServeParts, raw: bytes) -> int:
 
 
 def told_by(facts: dict[str, Json]) -> dict[str, Json]:
-    """The body's words on sessions, with the one that Claude Code writes into the user's id under its own name."""
+    """The body's session fields, with the session id that Claude Code writes into the user's id."""
     metadata = facts.get("metadata")
     if not isinstance(metadata, dict) or "session_id" in metadata:
         return facts

@@ -1,4 +1,4 @@
-"""The tools of Anthropic's Messages API: a client's own, those it runs by an agreed schema, those nobody here runs."""
+"""The tools of Anthropic's Messages API: a client's own, those with an agreed schema, those that a server runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WITH_UNDO = ("text_editor_20241022", "text_editor_20250124")
 
 
 class ToolParam(msgspec.Struct):
-    """A tool: with a schema of its own, or of a type whose schema is agreed on."""
+    """A tool: with its own schema, or of a type whose schema is agreed on."""
 
     name: str = ""
     type: str | None = None
@@ -35,12 +35,12 @@ class ToolParam(msgspec.Struct):
 
 
 def tools_of(sent: Sequence[ToolParam]) -> tuple[Tool, ...]:
-    """The tools the model is told of. Raises RequestError for one without a name or a schema."""
+    """The tools shown to the model. Raises RequestError for one without a name or a schema."""
     return tuple(_tool(tool, f"tools[{index}]") for index, tool in enumerate(sent) if not is_elsewhere(tool))
 
 
 def is_elsewhere(tool: ToolParam) -> bool:
-    """Whether a server would have to run it, as `web_search_20250305`: its type is no plain one, nor agreed on."""
+    """Whether a server would have to run it, as `web_search_20250305`: its type is neither plain nor agreed on."""
     return tool.type not in (None, "custom") and not bytes(tool.input_schema) and _agreed(tool.type or "") is None
 
 
@@ -62,7 +62,7 @@ def _tool(sent: ToolParam, where: str) -> Tool:
 
 
 def _agreed(kind: str) -> Mapping[str, Json] | None:
-    """What is known of a tool of this type; None for types that no client runs."""
+    """Schema and description of a tool type; None for types that no client runs."""
     known = _known()
     if kind in _WITH_UNDO:
         return known["text_editor_20241022"]

@@ -1,4 +1,4 @@
-"""What a request of Anthropic's Messages API may hold, and how it becomes messages, tools and template options."""
+"""The fields of an Anthropic Messages request, and how it becomes messages, tools and template options."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Source(msgspec.Struct):
     content: str | list[ContentBlock] | None = None
 
     def facts(self) -> tuple[str, ...]:
-        """What is known of them."""
+        """Media type and size, or the place of the bytes."""
         if self.data or self.type == "base64":
             return data_facts(self.data, self.media_type)
         return data_facts(self.url) if self.url else (self.file_id,)
@@ -72,7 +72,7 @@ class ToolChoiceParam(msgspec.Struct):
 
 
 class ThinkingParam(msgspec.Struct):
-    """Whether the model thinks first. The budget is taken and not held to."""
+    """Whether the model thinks first. The budget is accepted but not enforced."""
 
     type: str
     budget_tokens: int | None = None
@@ -80,7 +80,7 @@ class ThinkingParam(msgspec.Struct):
 
 
 class OutputConfig(msgspec.Struct):
-    """How much effort an answer is worth, and the format it is held to."""
+    """How much effort an answer is worth, and the format it must have."""
 
     effort: str | None = None
     format: msgspec.Raw = _EMPTY
@@ -115,7 +115,7 @@ class MessagesBody(CountTokensBody, kw_only=True):
 
 
 def conversation_of(body: CountTokensBody, unseen: Placeholders) -> tuple[Message, ...]:
-    """System text and messages; what a text model cannot be shown is noted.
+    """System text and messages; what a text model cannot read becomes a placeholder, counted in `unseen`.
 
     Raises RequestError naming the first that cannot be used.
     """
@@ -137,8 +137,8 @@ def conversation_of(body: CountTokensBody, unseen: Placeholders) -> tuple[Messag
 
 
 def choice_of(body: CountTokensBody) -> tool_choice.ToolChoice:
-    """The choice of tools; free where only tools that a server would run are asked for. Raises RequestError for one
-    that is none.
+    """The choice of tools; free if only tools that a server would run are required. Raises RequestError if it is
+    invalid.
     """
     sent = body.tool_choice
     if asks_elsewhere(body):
@@ -160,7 +160,7 @@ def choice_of(body: CountTokensBody) -> tool_choice.ToolChoice:
 
 
 def asks_elsewhere(body: CountTokensBody) -> bool:
-    """Whether the only calls that `tool_choice` leaves are of tools that a server would have to run."""
+    """Whether `tool_choice` allows only calls of tools that a server would have to run."""
     sent, tools = body.tool_choice, body.tools or ()
     if sent is None or sent.type not in ("any", "tool"):
         return False
@@ -169,18 +169,18 @@ def asks_elsewhere(body: CountTokensBody) -> bool:
 
 
 def offered(body: CountTokensBody) -> tuple[Tool, ...]:
-    """The tools the model is told of."""
+    """The tools shown to the model."""
     return choice_of(body).offered(tools_of(body.tools or ()))
 
 
 def format_of(body: MessagesBody) -> Json:
-    """The format the text is held to, under either of its names; None for none."""
+    """The format the text must have, under either of its names; None if it is free."""
     config = None if body.output_config is None else value_of(body.output_config.format)
     return value_of(body.output_format) if config is None else config
 
 
 def template_options(body: CountTokensBody, known: Collection[str]) -> Options:
-    """Arguments for a chat template that knows these names, and the fields that it knows nothing of."""
+    """Arguments for a chat template that knows these names, and the fields that it does not know."""
     wishes: list[ThinkingRequest] = []
     thinking, config = body.thinking, body.output_config
     if thinking is not None:
@@ -198,7 +198,7 @@ def template_options(body: CountTokensBody, known: Collection[str]) -> Options:
 
 
 def passed_over(body: CountTokensBody) -> list[str]:
-    """What inside the parameters that are taken has no effect here, by name."""
+    """Names of the fields within accepted parameters that have no effect here."""
     found: list[str] = []
     tools = body.tools or ()
     blocks = [block for sent in body.messages for block in _blocks(sent.content)]
@@ -262,7 +262,7 @@ def _spoken(blocks: Sequence[ContentBlock], where: str, unseen: Placeholders) ->
 
 
 def _asked(role: Role, blocks: Sequence[ContentBlock], where: str, unseen: Placeholders) -> list[Message]:
-    """Results of tools become messages of their own; the text between them stays where it is."""
+    """Tool results become separate messages; the text between them stays in place."""
     found: list[Message] = []
     said: list[TextPart] = []
 
@@ -304,7 +304,7 @@ def _listed(content: str | Sequence[ContentBlock] | ContentBlock | None) -> Sequ
 
 
 def _part(block: ContentBlock, where: str, unseen: Placeholders, *, is_first: bool) -> str:
-    """A block among others of a message: text as it is, all else on lines of its own."""
+    """One block of a message as text: text as it is, everything else on its own line."""
     text = _text_of(block, where, unseen)
     return text if block.type == "text" else own_line(text, is_first=is_first)
 
@@ -330,7 +330,7 @@ def _text_of(block: ContentBlock, where: str, unseen: Placeholders) -> str:
 
 
 def _document(block: ContentBlock, where: str, unseen: Placeholders) -> str:
-    """A document's text where it has one, else its name."""
+    """A document's text if it has one, else its name."""
     source = _source(block)
     head = () if block.title is None else (block.title,)
     text = source.data if source.type == "text" else text_in(source.data, source.media_type)
@@ -340,7 +340,7 @@ def _document(block: ContentBlock, where: str, unseen: Placeholders) -> str:
 
 
 def _source(block: ContentBlock) -> Source:
-    """Where a block's bytes are; nothing is known of a source of another shape."""
+    """Where a block's bytes are; an empty source if it has another shape."""
     try:
         return msgspec.json.decode(bytes(block.source), type=Source)
     except (UnicodeDecodeError, RecursionError, msgspec.DecodeError):

@@ -52,8 +52,8 @@ class ResponseChunks:
         self._shapes = generation.asked.shown.get("tool_shapes")
         self._call = ToolCall("", "", "")  # without its arguments
         self._number = 0  # of that call
-        self._head = b""  # of its deltas: all that does not change from one to the next
-        self._weighed = 0  # tokens of the text whose log-probabilities have been given
+        self._head = b""  # of its deltas: the part that is the same in each
+        self._weighed = 0  # tokens of the text whose log-probabilities were sent
         self._logprobs: list[Json] = []  # those of the open message
 
     def first(self, index: int) -> bytes:
@@ -75,12 +75,12 @@ class ResponseChunks:
         return self._event(f"response.{body['status']}", {"response": body})
 
     def problem(self, body: bytes) -> bytes:
-        """An error after the status has gone out, and the response that failed."""
+        """An error after the status was sent, and the response that failed."""
         code, message, param = told_of(body)
         failed = {**begun(self._generation), "status": "failed", "output": self._output}
         failed["error"] = {"code": "server_error", "message": message}
-        told = self._event("error", {"code": code, "message": message, "param": param})
-        return told + self._event("response.failed", {"response": failed})
+        error = self._event("error", {"code": code, "message": message, "param": param})
+        return error + self._event("response.failed", {"response": failed})
 
     def _piece(self, delta: ReplyDelta) -> bytes:
         match delta:
@@ -93,7 +93,7 @@ class ResponseChunks:
             case CallDelta():
                 return self._call_begins(delta)
             case ArgumentsDelta():
-                if shape_of(self._call.name, self._shapes)[2]:  # its text stands in JSON until the call has ended
+                if shape_of(self._call.name, self._shapes)[2]:  # its text is inside JSON until the call has ended
                     self._pieces.append(delta.text)
                     return b""
                 return self._grown(delta.text)
@@ -130,7 +130,7 @@ class ResponseChunks:
         return before + self._event("response.output_item.added", {"output_index": len(self._output), "item": item})
 
     def _closed(self, status: str) -> bytes:
-        """The open item in whole, and its end."""
+        """The complete open item, and its end."""
         if not self._open:
             return b""
         kind, text, self._open = self._open, "".join(self._pieces), ""
@@ -153,10 +153,10 @@ class ResponseChunks:
         return done + self._event("response.output_item.done", ending)
 
     def _called(self, item: dict[str, Json]) -> bytes:
-        """The end of a call's arguments; the text of a custom tool comes whole."""
+        """The end of a call's arguments; the text of a custom tool is sent in one piece."""
         if item["type"] == "function_call":
-            told = self._at(arguments=item["arguments"], name=item["name"])
-            return self._event("response.function_call_arguments.done", told)
+            arguments = self._at(arguments=item["arguments"], name=item["name"])
+            return self._event("response.function_call_arguments.done", arguments)
         grown = self._event("response.custom_tool_call_input.delta", self._at(delta=item["input"]))
         return grown + self._event("response.custom_tool_call_input.done", self._at(input=item["input"]))
 
@@ -175,7 +175,7 @@ class ResponseChunks:
         return b'%b%b%b,"sequence_number":%d}\n\n' % (self._head, _encode(text), tail, self._sequence - 1)
 
     def _weigh(self) -> bytes:
-        """The log-probabilities of the text's tokens that have none yet, as the end of a delta."""
+        """The log-probabilities that were not sent yet, as the end of a delta."""
         if self._table is None:
             return b',"logprobs":[]'
         said = self._generation.choices[0].said()
@@ -197,7 +197,7 @@ class ResponseChunks:
 
 
 def refused_stream(asked: GenerationRequest, problem: ContextError, at_s: float) -> bytes:
-    """The stream of a request whose prompt is too long. OpenAI's servers refuse it so, and Codex looks nowhere else."""
+    """The stream of a request whose prompt is too long, as OpenAI's servers refuse it; Codex reads only this."""
     code, message, param = told_of(error_body(context_problem(problem))[1])
     begun: dict[str, Json] = {**head_of(new_turn_id(), asked), "created_at": int(at_s)}
     failed: dict[str, Json] = {**begun, "status": "failed", "error": {"code": code, "message": message}}
@@ -210,5 +210,5 @@ def refused_stream(asked: GenerationRequest, problem: ContextError, at_s: float)
 
 
 def _event(kind: str, number: int, body: dict[str, Json]) -> bytes:
-    told = {"type": kind, "sequence_number": number, **body}
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode(told))
+    event = {"type": kind, "sequence_number": number, **body}
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode(event))

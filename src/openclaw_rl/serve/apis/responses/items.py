@@ -1,4 +1,4 @@
-"""A response of OpenAI's Responses API as JSON: what it was asked, its output items, and the items it was given."""
+"""A response of OpenAI's Responses API as JSON: its request, its output items, and its input items."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def call_item(names: ItemNames, number: int, call: ToolCall, status: str, *, sha
 def output_of(
     reply: Message, turn: str, finish: Finish, *, spans: Sequence[Span], shown: Mapping[str, Json], logprobs: list[Json]
 ) -> list[Json]:
-    """The items of a whole answer to what `shown` says was asked. Where it was cut, the one that was is incomplete."""
+    """The items of a complete answer; `shown` describes its request. If it was cut, the cut item is incomplete."""
     names = ItemNames(turn)
     found: list[dict[str, Json]] = []
     if reply.reasoning:
@@ -87,7 +87,7 @@ def begun(generation: Generation) -> dict[str, Json]:
 
 
 def head_of(turn: str, asked: GenerationRequest) -> dict[str, Json]:
-    """What stands in the response to this request from its first event on."""
+    """The fields that a response to this request has from its first event on."""
     return _head(turn, asked.messages, asked.tools, asked.shown)
 
 
@@ -102,7 +102,7 @@ def ended(generation: Generation, output: list[Json]) -> dict[str, Json]:
 
 
 def fetched(turn: Turn) -> dict[str, Json]:
-    """The response of a turn, as it was once given."""
+    """The response of a turn, as it was sent then."""
     completion = turn.completion
     thought = sum(span.stop - span.start for span in completion.spans if span.kind is SpanKind.REASONING)
     held = turn.shown.get("cached_tokens")
@@ -125,7 +125,7 @@ def shows_summary(shown: Mapping[str, Json]) -> bool:
 
 
 def input_items(turn: Turn) -> list[dict[str, Json]]:
-    """All that the model was given but the instructions, the oldest first."""
+    """Everything in the model's input except the instructions, oldest first."""
     found: list[dict[str, Json]] = []
     shapes = turn.shown.get("tool_shapes")
     calls = [call for item in turn.messages for call in item.tool_calls]
@@ -153,7 +153,7 @@ def input_items(turn: Turn) -> list[dict[str, Json]]:
 
 
 def _head(turn: str, messages: Sequence[Message], tools: Sequence[Tool], shown: Mapping[str, Json]) -> dict[str, Json]:
-    """What stands in a response from its first event on."""
+    """The fields that a response has from its first event on."""
     said: dict[str, Json] = {
         name: value
         for name, value in shown.items()
@@ -189,7 +189,7 @@ def _ending(finish: Finish, shown: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _usage(read: int, cached: int, sampled: int, thought: int) -> dict[str, Json]:
-    """Tokens read and sampled. What is written to the cache costs nothing here and is not counted."""
+    """Tokens read and sampled. Cache writes cost nothing here and are not counted."""
     return {
         "input_tokens": read,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},

@@ -1,6 +1,6 @@
-"""POST /v1/responses and what belongs to it: OpenAI's Responses API, streaming and not.
+"""POST /v1/responses and the routes that belong to it: OpenAI's Responses API, streaming and not.
 
-A response's id carries its turn, so that what was answered is fetched, and gone on from, out of the store.
+A response's id contains its turn's, so a response can be fetched and continued from the store.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ async def input_tokens(request: web.Request, parts: ServeParts, key_name: str) -
 
 
 def _read(parts: ServeParts, raw: bytes) -> tuple[ResponsesBody, dict[str, Json], list[str]]:
-    """The body, its words on sessions, and the parameters that are ignored. Raises RequestError."""
+    """The body, its session fields, and the parameters that are ignored. Raises RequestError."""
     raw, fields = fields_of(raw)
     ignored = check_parameters(fields, _TAKEN, REFUSED)
     check_sizes(fields)
@@ -143,16 +143,16 @@ def _read(parts: ServeParts, raw: bytes) -> tuple[ResponsesBody, dict[str, Json]
 def _read_count(raw: bytes) -> InputTokensBody:
     raw, fields = fields_of(raw)
     check_sizes(fields)
-    facts_of(fields)  # of a wrong type or size they are refused here as they would be there
+    facts_of(fields)  # a wrong type or size is refused here as in /v1/responses
     return parsed_in_pieces(raw, fields, InputTokensBody, "input", Item, most=MOST_COUNTED)
 
 
 async def _conversation(
     parts: ServeParts, body: InputTokensBody, key_name: str, size_bytes: int, unseen: Placeholders
 ) -> tuple[Message, ...]:
-    """Instructions, what the response gone on from read and said, and the input. Its own instructions do not go on.
+    """Instructions, the messages of the continued response and its answer, and the input.
 
-    `size_bytes` is what the request's body has.
+    The continued response's own instructions are left out. `size_bytes` is the size of the request's body.
     """
     referred: dict[str, Turn] = {}
     for name in turns_named(body.input):
@@ -169,7 +169,7 @@ async def _conversation(
 
 
 async def _owned(parts: ServeParts, given: str, key_name: str, param: str) -> Turn:
-    """The turn of a response of this key that was to be kept; any other is as unknown as none."""
+    """The turn of a response that this key stored. Any other raises RequestError, as an unknown id does."""
     found = await _of_this_key(parts, turn_of_response(given), key_name)
     if found is None or found.shown.get("store") is False:
         raise RequestError(
@@ -238,7 +238,7 @@ def _options(parts: ServeParts, body: InputTokensBody) -> Options:
 
 
 def _shown(body: ResponsesBody, model: str, sampling: Sampling, facts: dict[str, Json]) -> dict[str, Json]:
-    """What a response tells of its request, beside the messages and tools."""
+    """What a response reports of its request, besides the messages and tools."""
     effort = summary = None
     if body.reasoning is not None:
         effort, summary = body.reasoning.effort, body.reasoning.summary or body.reasoning.generate_summary

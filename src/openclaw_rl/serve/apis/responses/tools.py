@@ -1,7 +1,7 @@
-"""Tools of the Responses API, as functions, which is all a model is told of.
+"""Tools of the Responses API, as functions, the only kind shown to a model.
 
-A custom tool, whose input is free text, is a function of one text; the functions of a namespace stand beside the others
-under names of both. How each was sent is kept by its flat name, so that calls go back in the shape of their tool.
+A custom tool, whose input is free text, becomes a function of one text. Functions of a namespace join the others under
+names that contain both. The shape in which each was sent is kept by its flat name, so that calls return in that shape.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from openclaw_rl.serve.request.tool_choice import CallMode, ToolChoice, tool_cho
 INPUT = "input"  # the one argument of a custom tool's function
 _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 _OWN = frozenset(("function", "custom"))  # the kinds that the client runs
-_DEPTH = 2  # a namespace holds tools, and no other namespace
+_DEPTH = 2  # a namespace contains tools, and no other namespace
 
 
 class OfferedTool(msgspec.Struct):
-    """A tool, whatever its kind; `tools` are those of a namespace, `format` what a custom tool's input looks like."""
+    """A tool, whatever its kind; `tools` are those of a namespace, `format` is that of a custom tool's input."""
 
     type: str
     name: str = ""
@@ -36,9 +36,9 @@ class OfferedTool(msgspec.Struct):
 
 
 def functions_of(specs: Sequence[OfferedTool]) -> tuple[Tool, ...]:
-    """The tools as functions. Those of other kinds are brought along by OpenAI's own servers or models, and left out.
+    """The tools as functions. Other kinds exist only on OpenAI's own servers or models, and are left out.
 
-    Raises RequestError for one without a name, with a name that another has, or with parameters that are no schema.
+    Raises RequestError for a tool without a name, with another's name, or with parameters that are not a schema.
     """
     found: list[Tool] = []
     shapes = shapes_of(specs)
@@ -64,7 +64,7 @@ def functions_of(specs: Sequence[OfferedTool]) -> tuple[Tool, ...]:
 
 
 def shapes_of(specs: Sequence[OfferedTool]) -> dict[str, Json]:
-    """How tools were sent that are no plain functions, by the names under which the model knows them."""
+    """How tools that are not plain functions were sent, by the names under which the model knows them."""
     found: dict[str, Json] = {}
     for _, namespace, spec in _laid_flat(specs):
         if spec.type in ("function", "custom") and (namespace or spec.type == "custom"):
@@ -73,20 +73,20 @@ def shapes_of(specs: Sequence[OfferedTool]) -> dict[str, Json]:
 
 
 def strict_of(specs: Sequence[OfferedTool]) -> set[str]:
-    """The tools whose calls are held to their schema."""
+    """The tools whose calls are constrained to their schema."""
     return {flat_name(spec.name, namespace) for _, namespace, spec in _laid_flat(specs) if spec.strict}
 
 
 def choice_of(value: Json, specs: Sequence[OfferedTool]) -> ToolChoice:
-    """The choice of tools; free where only tools that a server would run are asked for.
+    """The choice of tools; free if only tools that a server would run are required.
 
-    Raises RequestError for one that is none.
+    Raises RequestError if it is invalid.
     """
     return ToolChoice() if asks_elsewhere(value, specs) else tool_choice_of(value)
 
 
 def asks_elsewhere(value: Json, specs: Sequence[OfferedTool]) -> bool:
-    """Whether the only calls that `tool_choice` leaves are of tools that are left out."""
+    """Whether `tool_choice` allows only calls of tools that are left out."""
     kinds = {spec.type for _, _, spec in _laid_flat(specs)}
     if value == CallMode.REQUIRED:
         return bool(kinds) and not kinds & _OWN
@@ -95,7 +95,7 @@ def asks_elsewhere(value: Json, specs: Sequence[OfferedTool]) -> bool:
 
 
 def passed_over_tools(specs: Sequence[OfferedTool]) -> list[str]:
-    """What of the tools has no effect, by its place: kinds that are left out, formats that hold nothing."""
+    """The parts of the tools without effect, by place: kinds that are left out, formats that constrain nothing."""
     found: set[str] = set()
     for _, namespace, spec in _laid_flat(specs):
         kind = f"tools.namespace.{spec.type}" if namespace else f"tools.{spec.type}"
@@ -112,7 +112,7 @@ def called_with(text: str | None) -> str:
 
 
 def input_of(arguments: str) -> str:
-    """The text that a custom tool is called with; arguments of any other form as they are."""
+    """The text that a custom tool is called with; arguments in any other form are returned as they are."""
     try:
         held: Json = json.loads(arguments)
     except (ValueError, RecursionError):
@@ -153,7 +153,7 @@ def tools_as_sent(tools: Sequence[Tool], shapes: Json) -> list[Json]:
 def _laid_flat(
     specs: Sequence[OfferedTool], where: str = "tools", namespace: str | None = None, depth: int = _DEPTH
 ) -> Iterator[tuple[str, str | None, OfferedTool]]:
-    """Each tool with its place in the request and the namespace it is of; a namespace itself is none."""
+    """Each tool with its place in the request and its namespace; a namespace itself is not a tool."""
     for index, spec in enumerate(specs):
         here = f"{where}[{index}]"
         if spec.type == "namespace" and spec.name and spec.tools is not None and depth > 1:
@@ -163,7 +163,7 @@ def _laid_flat(
 
 
 def _schema(spec: OfferedTool) -> dict[str, Json]:
-    """A function of one text; the grammar that the text is to follow stands in words beside it."""
+    """A function of one text; its description contains the grammar that the text must follow."""
     text: dict[str, Json] = {"type": "string"}
     definition = _format(spec).get("definition")
     if isinstance(definition, str) and definition:
@@ -177,7 +177,7 @@ def _format(spec: OfferedTool) -> Mapping[str, Json]:
 
 
 def _syntax(spec: OfferedTool) -> str:
-    """What a custom tool's input is to follow; empty where it is free."""
+    """The syntax that a custom tool's input must follow; empty if it is free."""
     held = _format(spec)
     return str(held.get("syntax") or "grammar") if held.get("type") == "grammar" else ""
 

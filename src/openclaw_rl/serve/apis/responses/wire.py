@@ -1,4 +1,4 @@
-"""What a request of OpenAI's Responses API may hold, and how its items become messages."""
+"""The fields of an OpenAI Responses request, and how its items become messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROLES = {
 _OWN_ITEM = re.compile(r"(rs|msg|fc|ctc)_([0-9a-f]{32})(?:_([0-9]{1,4}))?")
 _TEXTS = ("input_text", "output_text", "text", "reasoning_text", "summary_text")
 LOGPROBS = "message.output_text.logprobs"
-# What this API alone may ask for and cannot have: the values that ask for nothing, and why not.
+# Parameters of this API alone that are refused: the values that request nothing, and why.
 REFUSED: Refused = {
     "background": ((None, False), "an answer lives as long as its connection; stream it instead"),
     "conversation": ((None,), "conversations have no id of their own here; go on with previous_response_id"),
@@ -80,7 +80,7 @@ class Reasoning(msgspec.Struct):
 
 
 class TextConfig(msgspec.Struct):
-    """The format the text is held to."""
+    """The format the text must have."""
 
     format: msgspec.Raw = _EMPTY
     verbosity: str | None = None
@@ -122,12 +122,12 @@ class ResponsesBody(InputTokensBody, kw_only=True):
 
 
 def format_of(body: InputTokensBody) -> Json:
-    """The format the text is held to, as it was sent; None for none."""
+    """The format the text must have, as it was sent; None if it is free."""
     return None if body.text is None else value_of(body.text.format)
 
 
 def passed_over(body: InputTokensBody) -> list[str]:
-    """What inside the parameters that are taken has no effect here, by name."""
+    """Names of the fields within accepted parameters that have no effect here."""
     found = []
     if body.truncation == "auto":
         found.append("truncation")
@@ -156,9 +156,9 @@ def turns_named(given: str | Sequence[Item] | None) -> list[str]:
 def messages_of_input(
     given: str | Sequence[Item] | None, referred: Mapping[str, Turn], unseen: Placeholders
 ) -> tuple[Message, ...]:
-    """The input as messages: what the assistant thought, said and called in a row is one message of its.
+    """The input as messages: consecutive thinking, text and calls of the assistant become one message.
 
-    What a text model cannot be shown is noted in `unseen`. `referred` are the turns whose items are named by id.
+    What a text model cannot read is counted in `unseen`. `referred` are the turns whose items are named by id.
     Raises RequestError naming the first item that cannot be used.
     """
     if not given:
@@ -183,7 +183,7 @@ def messages_of_input(
 
 @dataclass(slots=True)
 class _Spoken:
-    """The assistant's items in a row."""
+    """Consecutive items of the assistant."""
 
     unseen: Placeholders
     thought: list[str] = field(default_factory=list)
@@ -219,7 +219,7 @@ class _Spoken:
         return True
 
     def put_down(self, found: list[Message]) -> None:
-        """Adds the message, where anything was kept, and begins anew."""
+        """Adds the message, if anything was kept, and starts the next."""
         if self.has_any:
             reasoning = "".join(self.thought) or None
             found.append(Message(Role.ASSISTANT, tuple(self.said), reasoning, tuple(self.calls)))
@@ -239,7 +239,7 @@ class _Spoken:
         match named[1]:
             case "rs" if not number and turn.reply.reasoning:
                 self.thought.append(turn.reply.reasoning)
-            case "msg" if not number:  # the first message item holds the place of all the text
+            case "msg" if not number:  # the first message item stands for all the text
                 self.said.extend(part for part in turn.reply.content if isinstance(part, TextPart))
             case "fc" | "ctc" if number < len(turn.reply.tool_calls):
                 self.calls.append(turn.reply.tool_calls[number])
@@ -248,7 +248,7 @@ class _Spoken:
 def _heard(item: Item, where: str, unseen: Placeholders) -> Message:
     """An item that is not the assistant's."""
     kind = item.type or "message"
-    if kind != "message":  # the output of a function, or of a tool that another server had
+    if kind != "message":  # the output of a function, or of a tool that another server ran
         if not item.call_id:
             raise RequestError(f"{where} lacks a call_id", fix="name the call it answers", param=where)
         text = "\n".join(_output(item, where, unseen))
@@ -264,7 +264,7 @@ def _heard(item: Item, where: str, unseen: Placeholders) -> Message:
 
 
 def _parts(content: str | Sequence[ContentPart], where: str, unseen: Placeholders) -> Iterator[TextPart]:
-    """Text as it is, all else on lines of its own."""
+    """Text as it is, everything else on its own line."""
     if isinstance(content, str):
         if content:
             yield TextPart(content)
@@ -290,7 +290,7 @@ def _is_sealed(item: Item) -> bool:
 
 
 def _output(item: Item, where: str, unseen: Placeholders) -> list[str]:
-    """What a tool gave: text, parts, or something that only its own API can read."""
+    """A tool's output: text, parts, or something that only its own API can read."""
     held = bytes(item.output)
     if held[:1] not in (b'"', b"["):
         return [] if held in (b"", b"null") else [unseen.named(item.type or "output")]
