@@ -1,4 +1,4 @@
-"""What a plan looks like while it runs: progress bars in a terminal, plain lines where the output is a file."""
+"""What a plan looks like while it runs: progress bars in a terminal, plain lines if the output is a file."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class PlanView:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leaves what is done standing."""
+        """Leaves the finished lines on the screen."""
         self._bars.stop()
 
     def started(self, cell: str) -> None:
-        """A bar of its own."""
+        """A separate bar."""
         self._running[cell] = self._bars.add_task(cell, total=None, what="starting a server")
 
     def progressed(self, cell: str, done: int, of: int, what: str) -> None:
-        """So many of so many sessions; how many there will be changes when somebody converges."""
+        """The number of sessions done and in total; the total changes when somebody converges."""
         self._bars.update(self._running[cell], completed=done, total=of, what=what)
 
     def finished(self, cell: str, trial: Trial, *, is_kept: bool) -> None:
-        """The outcome as a line, which stays."""
+        """The outcome as a permanent line."""
         self._done += 1
         if cell in self._running:
             self._bars.remove_task(self._running.pop(cell))
