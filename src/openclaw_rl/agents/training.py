@@ -254,7 +254,7 @@ class Training:
             if self.clock() > until_s:
                 raise EngineError(
                     f"the server has not {what} within {self.plan.settle_s:g} s",
-                    fix="`openclaw-rl status` says why; then start this again, it goes on",
+                    fix="`openclaw-rl status` says why; then start this again to continue",
                 )
             await asyncio.sleep(POLL_S)
 
