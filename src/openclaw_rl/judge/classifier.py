@@ -1,4 +1,4 @@
-"""A judge that is a classifier: one fast reading of what was said, and no vote if it is not sure."""
+"""A judge that is a classifier: one fast reading of the next state, and no vote if it is not sure."""
 
 from __future__ import annotations
 
