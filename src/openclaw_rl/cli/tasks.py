@@ -1,4 +1,4 @@
-"""`openclaw-rl tasks`: tasks for agents, looked at before anyone learns from them."""
+"""`openclaw-rl tasks`: checks tasks for agents before they are used, and makes tasks."""
 
 from __future__ import annotations
 
