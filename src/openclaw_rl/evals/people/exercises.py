@@ -105,7 +105,7 @@ def read_exercises(file: Path) -> FileExercises:
         lines = file.read_text("utf-8").splitlines()
     except OSError as problem:
         raise ConfigError(
-            f"{file} cannot be read: {problem.strerror}", fix="name a JSONL file by --problems"
+            f"{file} cannot be read: {problem.strerror}", fix="name a JSONL file with --problems"
         ) from problem
     found = [_problem(line, f"{file}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
     whole = [problem for problem in found if problem is not None]
