@@ -35,7 +35,7 @@ PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """How a run is driven, and its bounds; None is no bound. Bounds include the costs of earlier starts.
+    """How a run is driven, and its bounds; None means unlimited. Bounds include the costs of earlier starts.
 
     `until_success` is compared with the mean success of the tasks tried so far. `most_ready`: while more samples
     than this wait for the trainer, no group begins.

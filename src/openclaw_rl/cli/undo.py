@@ -183,9 +183,11 @@ def _label(row: dict[str, Json], *, with_turns: bool) -> str:
     if row.get("pruned_at") is not None:
         lines.append(f"[dim]{escape(_without_weights(row))}[/]")
     metrics = row["metrics"] if isinstance(row["metrics"], dict) else {}
-    told = [f"{words} {value:.3g}" for name, words in SHOWN.items() if isinstance(value := metrics.get(name), float)]
-    if told:
-        lines.append(f"[dim]{', '.join(told)}[/]")
+    measured = [
+        f"{words} {value:.3g}" for name, words in SHOWN.items() if isinstance(value := metrics.get(name), float)
+    ]
+    if measured:
+        lines.append(f"[dim]{', '.join(measured)}[/]")
     lines += [f"[italic]{escape(str(text))}[/]" for text in json_list(row.get("learned", []))[:3]]
     if with_turns and turns:
         lines.append(f"[dim]{escape(', '.join(turns))}[/]")

@@ -1,6 +1,6 @@
 """The Ray actor on a node of the cluster: it receives files and runs one process.
 
-Ray sends this class by value, so a node needs the standard library and Ray alone; no other module of ours is imported.
+Ray sends this class by value, so a node needs only the standard library and Ray; it imports no other module of ours.
 """
 
 from __future__ import annotations

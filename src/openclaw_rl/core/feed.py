@@ -38,7 +38,7 @@ class TrainingFeed(Protocol):
         ...
 
     async def lease(self, *, wait_s: float) -> LeasedBatch | None:
-        """The batch on offer, leased to the caller alone; None if there is none within `wait_s`."""
+        """The batch on offer, leased to the caller only; None if there is none within `wait_s`."""
         ...
 
     def extend(self, lease: str) -> float:

@@ -81,7 +81,7 @@ class Carry(StrEnum):
     """How a user's kept hints are used while the weights learn."""
 
     WEIGHTS = "weights"  # nothing is added to any prompt
-    MEMORY = "memory"  # they are in the prompt, and the weights are left alone
+    MEMORY = "memory"  # they are in the prompt, and the weights are not trained
     BRIDGE = "bridge"  # they are in the prompt until the weights follow without them
 
 

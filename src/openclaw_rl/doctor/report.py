@@ -159,8 +159,8 @@ def _stored(home: Path) -> list[Finding]:
                 ]
             return [Finding(Level.OK, "store", f"{path} is whole"), *_adapters(sql)]
     except (sqlite3.Error, UnicodeDecodeError) as problem:
-        told = connection.in_plain_words(problem, path)
-        return [Finding(Level.MEND, "store", told.problem, told.fix)]
+        plain = connection.in_plain_words(problem, path)
+        return [Finding(Level.MEND, "store", plain.problem, plain.fix)]
     except StoreError as problem:
         return [Finding(Level.MEND, "store", problem.problem, problem.fix)]
 

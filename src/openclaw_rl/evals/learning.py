@@ -25,7 +25,7 @@ class RunSettings:
     """How a run is driven."""
 
     sessions: int = 24
-    """At most so many."""
+    """The most sessions."""
     most_corrections: int = 3
     """How often a user corrects before giving a session up."""
     problems: int = 120
@@ -158,8 +158,8 @@ class LearningRun:
         turns = await self._talk(self.user.task(number), name, number)
         await self.client.end(name)
         is_settled = await settle(self.client, limit_s=self.settings.settle_s, poll_s=self.settings.poll_s)
-        told = [replace(turn, news=await self.client.turn(turn.reply.turn)) for turn in turns]
-        record = SessionRecord(number, tuple(told), time.monotonic() - started, is_settled)
+        judged = [replace(turn, news=await self.client.turn(turn.reply.turn)) for turn in turns]
+        record = SessionRecord(number, tuple(judged), time.monotonic() - started, is_settled)
         self.sessions.append(record)
         self.on_event(record)
 

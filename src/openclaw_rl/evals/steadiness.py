@@ -80,8 +80,8 @@ async def contrary(client: Client, seed: int, settings: RunSettings, on_event: O
         await settle(client, limit_s=settings.settle_s, poll_s=settings.poll_s)
     after = await measure(client, student, settings, label="after", after_session=TURNS // ROUNDS, on_event=on_event)
     status, versions = await client.status(), await client.versions()
-    told = status.get("warnings")
-    warnings = [str(item) for item in told] if isinstance(told, list) else []
+    warnings_given = status.get("warnings")
+    warnings = [str(item) for item in warnings_given] if isinstance(warnings_given, list) else []
     made = sum(str(row.get("status")) == "live" for row in versions) - 1
     return Contrary(before, after, TURNS, made, tuple(item for item in warnings if "does not add up" in item))
 

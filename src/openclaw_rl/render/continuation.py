@@ -137,10 +137,10 @@ def _pieces(
                 return REWRITTEN
             pieces.append((block, None, ""))
             continue
-        segment, told = found
-        key = str(BlockKey(block.run, told.digest, told.sampled))
+        segment, parsed = found
+        key = str(BlockKey(block.run, parsed.digest, parsed.sampled))
         form = forms[start] if stop - start == 1 else None
-        if told.sampled is not None and form is not None:
+        if parsed.sampled is not None and form is not None:
             kept[key] = form
         if not pieces and segment.start == shared:
             stays.append(Segment(segment.start, segment.stop, key))
@@ -176,7 +176,7 @@ def _stands(blocks: BlockRenderer, turn: Turn, block: PromptBlock) -> bool:
             return False
     at = len(opening)
     for part in (reply.reasoning or "", reply.text, *(call.name for call in reply.tool_calls)):
-        found = block.text.find(part.strip(), at)  # one behind the other: thinking that was dropped is not in the words
+        found = block.text.find(part.strip(), at)  # in order: thinking that was dropped is not in the text
         if found < 0:
             return False
         at = found + len(part.strip())

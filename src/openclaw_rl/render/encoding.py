@@ -66,12 +66,12 @@ def longest_token(tokenizer: Tokenizer) -> LongestToken | None:
     They exist for byte-pair encoding that knows every byte and drops or joins no characters. Otherwise
     one id may be a whole unknown word, or nothing.
     """
-    told = json.loads(tokenizer.to_str())
-    model, shrinks = told["model"], _shrinks(told.get("normalizer"))
-    is_plain = model.get("type") == "BPE" and not told.get("truncation") and not told.get("padding")
-    if not is_plain or shrinks is None or any(each["lstrip"] or each["rstrip"] for each in told["added_tokens"]):
+    config = json.loads(tokenizer.to_str())
+    model, shrinks = config["model"], _shrinks(config.get("normalizer"))
+    is_plain = model.get("type") == "BPE" and not config.get("truncation") and not config.get("padding")
+    if not is_plain or shrinks is None or any(each["lstrip"] or each["rstrip"] for each in config["added_tokens"]):
         return None
-    steps = _steps(told.get("pre_tokenizer"), "pretokenizers")
+    steps = _steps(config.get("pre_tokenizer"), "pretokenizers")
     if not all(_keeps_all(step) for step in steps):
         return None
     vocabulary = tokenizer.get_vocab()
@@ -88,10 +88,10 @@ def _encoding(tokenizer: Tokenizer, text: str) -> Encoding:
     return tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
 
 
-def _shrinks(told: Json) -> int | None:
+def _shrinks(config: Json) -> int | None:
     """By how much a normalizer may shorten a text at most; None if that cannot be determined."""
     found = 1
-    for step in _steps(told, "normalizers"):
+    for step in _steps(config, "normalizers"):
         pattern = step.get("pattern")
         match step.get("type"):
             case "NFC" | "NFKC":
@@ -109,12 +109,12 @@ def _is_no_shorter(before: Json, after: Json) -> bool:
     return isinstance(before, str) and isinstance(after, str) and len(after) >= len(before)
 
 
-def _steps(told: Json, name: str) -> list[dict[str, Json]]:
-    if not isinstance(told, dict):
+def _steps(config: Json, name: str) -> list[dict[str, Json]]:
+    if not isinstance(config, dict):
         return []
-    inner = told.get(name)
-    if told.get("type") != "Sequence" or not isinstance(inner, list):
-        return [told]
+    inner = config.get(name)
+    if config.get("type") != "Sequence" or not isinstance(inner, list):
+        return [config]
     return [step for each in inner for step in _steps(each, name)]
 
 

@@ -229,13 +229,13 @@ class ChatRenderer:
 
     def form_of(self, key: str, tokens: Sequence[int], tools: Sequence[Tool]) -> Message | None:
         """The served reply in this segment of a prompt, as it was read from the sampled ids."""
-        told = read_key(key)
-        if told is None or told.sampled is None:
+        parsed = read_key(key)
+        if parsed is None or parsed.sampled is None:
             return None
         found = self._forms.get(key)
         if found is not None:
             return found
-        opening, ending = told.sampled  # after a restart it is read again
+        opening, ending = parsed.sampled  # after a restart it is read again
         parser = self.parser(Prompt(tuple(tokens[:opening])) if opening else None, tools=tools)
         parser.feed(tokens[opening : len(tokens) - ending])
         parser.finish()

@@ -88,15 +88,15 @@ def _call(lark: Lark, tool: CallableTool, tags: TagGrammar) -> str:
     return lark.rule(" ".join((head, *pairs)))
 
 
-def _value(lark: Lark, tags: TagGrammar, told: Json, whole: Mapping[str, Json], *, of: str) -> str:
+def _value(lark: Lark, tags: TagGrammar, schema: Json, whole: Mapping[str, Json], *, of: str) -> str:
     """One value, and what closes it. `of` names it."""
-    if not isinstance(told, dict) or not set(told) - _NOTES:
+    if not isinstance(schema, dict) or not set(schema) - _NOTES:
         return _text(lark, tags, {}, is_told=True)  # any value
     definitions = {name: whole[name] for name in ("$defs", "definitions") if name in whole}
     ways = []
-    for way in _ways(told, whole, left=_MOST_REFS):
+    for way in _ways(schema, whole, left=_MOST_REFS):
         if way.get("type") == "string":
-            ways.append(_text(lark, tags, way, is_told=told.get("type") == "string"))
+            ways.append(_text(lark, tags, way, is_told=schema.get("type") == "string"))
         else:
             ways.append(f"{lark.json({**definitions, **way}, of=of)} {_closing(lark, tags)}")
     return any_of(ways)

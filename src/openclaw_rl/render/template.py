@@ -82,9 +82,9 @@ class ChatTemplate:
         }
         problem: Exception | None = None
         for talk, manner, is_object in self._attempts(messages):
-            told = [_as_template_sees(item, manner, is_object) for item in talk]
+            messages_seen = [_as_template_sees(item, manner, is_object) for item in talk]
             try:
-                found = rendered(self.template, told, given)
+                found = rendered(self.template, messages_seen, given)
             except (jinja2.TemplateError, TypeError, ValueError) as refused:
                 problem = problem or refused
             else:
@@ -117,7 +117,7 @@ class ChatTemplate:
     def encode(self, text: str, *, most: int | None = None) -> list[int]:
         """Ids of text that may hold the template's own special tokens; nothing is prepended.
 
-        Raises TooManyTokens where there are more than `most`.
+        Raises TooManyTokens if there are more than `most`.
         """
         return encoded(self.tokenizer, text, most=most)
 
@@ -266,11 +266,11 @@ def user_opening(
         text = template.text((*before, message(Role.USER, _WORDS)), tools, generation_prompt=False, options=options)
     except RequestError:
         return None
-    front, found, behind = text.rpartition(_WORDS)
+    front, found, rest = text.rpartition(_WORDS)
     if not found:
         return None
     special = template.tokenizer.get_added_tokens_decoder()
-    for end in template.encode(behind.lstrip())[:1]:
+    for end in template.encode(rest.lstrip())[:1]:
         if end in special and special[end].special:
             return UserOpening(tuple(template.encode(front)), end)
     return None

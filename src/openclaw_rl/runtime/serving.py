@@ -58,19 +58,22 @@ async def run(config: Config, *, learn: bool = True, announce: Callable[[str], N
         url = await stack.enter_async_context(listening(parts, place, learns=learn, forgetter=forgetter))
         group = await stack.enter_async_context(asyncio.TaskGroup())
         keep = parts.upkeep.keep
-        behind = [group.create_task(keep("memory", giving_back)), group.create_task(keep("collect", parts.collect.run))]
+        background = [
+            group.create_task(keep("memory", giving_back)),
+            group.create_task(keep("collect", parts.collect.run)),
+        ]
         kept = partial(retaining, parts.store, config.store.keep_days)
-        behind.append(group.create_task(keep("store", kept)))
-        behind.append(group.create_task(keep("forgetting", forgetter.run)))
-        behind.append(group.create_task(keep("versions", partial(prune, parts.pruning))))
+        background.append(group.create_task(keep("store", kept)))
+        background.append(group.create_task(keep("forgetting", forgetter.run)))
+        background.append(group.create_task(keep("versions", partial(prune, parts.pruning))))
         if learn:
-            behind.append(group.create_task(parts.learning.run()))
+            background.append(group.create_task(parts.learning.run()))
         log.info("set aside objects=%d", set_aside())
         _introduce(parts, url, announce)
         announce(_about_key(ground, is_private=is_private))
         await stop.wait()
         parts.activity.stop()
-        for task in behind:  # learning stops first; present requests are finished after it
+        for task in background:  # learning stops first; present requests are finished after it
             task.cancel()
     announce("stopped; nothing is lost")
 

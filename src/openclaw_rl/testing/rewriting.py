@@ -46,9 +46,9 @@ class Rewriting:
             tuple(self._call(call) for call in served.tool_calls),
         )
 
-    def id(self, told: str) -> str:
+    def id(self, call_id: str) -> str:
         """A call's id as this client sends it back: OpenClaw's has only letters and digits."""
-        return re.sub(r"[^0-9A-Za-z]", "", told) if self.changes_ids else told
+        return re.sub(r"[^0-9A-Za-z]", "", call_id) if self.changes_ids else call_id
 
     def _call(self, call: ToolCall) -> ToolCall:
         written = call.arguments

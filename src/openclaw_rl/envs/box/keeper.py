@@ -1,7 +1,7 @@
 """The process that makes boxes and starts commands in them: one thread, no privileges, standard library only.
 
 Boxes end with the thread that started them, so one process starts them all and lives as long as its owner. It is in
-a user namespace of its own, where it may mount and join namespaces, and is nobody outside of it. Requests come as JSON
+a user namespace of its own, where it may mount and join namespaces, and has no rights outside. Requests come as JSON
 over a socket, each with the write end of a pipe for the answer; when the socket closes, every box is ended.
 """
 

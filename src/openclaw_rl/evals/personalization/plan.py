@@ -239,5 +239,5 @@ class _KeptTrial:
 
 
 def _digest(facts: Sequence[object]) -> str:
-    told = json.dumps(msgspec.to_builtins(facts), sort_keys=True)
-    return hashlib.blake2b(told.encode(), digest_size=12).hexdigest()
+    digested = json.dumps(msgspec.to_builtins(facts), sort_keys=True)
+    return hashlib.blake2b(digested.encode(), digest_size=12).hexdigest()

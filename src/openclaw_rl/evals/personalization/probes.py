@@ -50,8 +50,8 @@ class BaseShares:
         self._path(person).write_bytes(msgspec.json.encode(shares))
 
     def _path(self, person: Person) -> Path:
-        told = json.dumps([self.conditions, person.name, person.seed, person.wish.name, person.wish.kind])
-        return self.folder / f"before-{hashlib.blake2b(told.encode(), digest_size=8).hexdigest()}.json"
+        conditions = json.dumps([self.conditions, person.name, person.seed, person.wish.name, person.wish.kind])
+        return self.folder / f"before-{hashlib.blake2b(conditions.encode(), digest_size=8).hexdigest()}.json"
 
 
 @dataclass(slots=True)

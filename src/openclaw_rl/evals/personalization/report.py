@@ -158,7 +158,7 @@ def _sum(value: Json) -> str:
 
 
 def curves(method: str, trials: Sequence[Trial]) -> str:
-    """A picture of the method as inline SVG; lines end where the sessions do.
+    """A picture of the method as inline SVG; lines end with the sessions.
 
     Session by session, the share of seeds whose first reply counted, a line for each user.
     """

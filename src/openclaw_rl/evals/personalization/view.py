@@ -61,10 +61,10 @@ class PlanView:
 
 def line(cell: str, trial: Trial, *, is_kept: bool) -> str:
     """A trial in a line."""
-    told = []
+    people = []
     for person in trial.people:
         at, raw = trial.converged_at(person), trial.converged_at(person, gated=False)
         marks = "".join("+" if session.is_good else "-" for session in trial.sessions_of(person))
-        told.append(f"{person} {at or 'never'} (wish alone {raw or 'never'}) {marks}")
+        people.append(f"{person} {at or 'never'} (wish alone {raw or 'never'}) {marks}")
     spent = "kept from an earlier run" if is_kept else f"{trial.seconds:.0f} s, {trial.steps} steps"
-    return f"{cell}: {'; '.join(told)}; {spent}"
+    return f"{cell}: {'; '.join(people)}; {spent}"

@@ -104,11 +104,11 @@ def _header(raw: str) -> Header | None:
     return None if found is None else Header(found.group(1), found.end(), found.group(2))
 
 
-def nine_letters(told: str) -> str:
+def nine_letters(call_id: str) -> str:
     """The id itself if it is nine letters and digits, as Mistral's templates demand; else nine derived from it."""
-    if _NINE.match(told):
-        return told
-    number = int.from_bytes(hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+    if _NINE.match(call_id):
+        return call_id
+    number = int.from_bytes(hashlib.blake2b(call_id.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
     letters: list[str] = []
     for _ in range(9):
         number, rest = divmod(number, len(_LETTERS))

@@ -181,5 +181,7 @@ def _object(text: str) -> dict[str, Json] | None:
 
 def _id_in(raw: str) -> str | None:
     body = _object(raw)
-    told = None if body is None else body.get("id")
-    return told if isinstance(told, str) and told.isascii() and told.isalnum() and len(told) == 9 else None
+    call_id = None if body is None else body.get("id")
+    return (
+        call_id if isinstance(call_id, str) and call_id.isascii() and call_id.isalnum() and len(call_id) == 9 else None
+    )

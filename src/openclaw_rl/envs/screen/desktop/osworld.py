@@ -26,7 +26,7 @@ Prepares = list[tuple[str, dict[str, Json]]]
 
 
 class OSWorldTasks:
-    """Tasks of one folder. Each gets a desktop of its own, or all use the guest at `guest_url`.
+    """Tasks of one folder. Each gets its own desktop, or all use the guest at `guest_url`.
 
     `solution`, our own key in a task's file, is Python with pyautogui that solves it.
     """
