@@ -40,6 +40,6 @@ async def test_an_attempt_in_a_pool_is_graded_and_one_without_its_pool_is_lost(
 
 async def test_a_pool_without_its_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENCLAW_RL_POOL_KEY", raising=False)
-    with pytest.raises(ConfigError, match="the key of the pool is not known"):
+    with pytest.raises(ConfigError, match="the key of the pool is not set"):
         async with pool_envs("count", ["http://127.0.0.1:9"], run="test"):
             pass

@@ -82,7 +82,7 @@ async def test_what_cannot_be_read_is_answered_in_words_and_counted(tmp_path: Pa
             RolloutBudget(tokens=60, reply_tokens=60),
             ("out of tokens (60)", 2, 1),
         ),
-        (lambda text, sampling: "hm", RolloutBudget(unread=2), ("2 replies in a row held no call", 2, 0)),
+        (lambda text, sampling: "hm", RolloutBudget(unread=2), ("2 replies in a row had no readable call", 2, 0)),
         (
             lambda text, sampling: "word " * 90 + "...",
             RolloutBudget(unread=1, reply_tokens=16),

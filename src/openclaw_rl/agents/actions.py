@@ -1,4 +1,4 @@
-"""A reply of the policy as actions, and what the environment answers as messages."""
+"""A reply of the policy as actions, and the environment's answers as messages."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from openclaw_rl.core.message import Json, Tool, ToolCall, json_list
 from openclaw_rl.envs.task import Action, Observation, PartKind
 
-REPLY = "reply"  # the action of an environment without tools: what was said, as `text`
+REPLY = "reply"  # the action of an environment without tools: the reply, as `text`
 MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class AgentCall:
-    """One call in a reply: the action, or else in plain words why it cannot be done."""
+    """One call in a reply: the action, or the reason why it cannot be done."""
 
     id: str
     action: Action | None
@@ -23,7 +23,7 @@ class AgentCall:
 
 
 def calls_of(body: Mapping[str, Json], tools: Sequence[Tool]) -> list[AgentCall]:
-    """The calls of a reply. Without any, one without an id that says so; without tools, the reply is the action."""
+    """The calls of a reply. If none, one without an id that says so; without tools, the reply is the action."""
     content = body.get("content")
     text = content if isinstance(content, str) else ""
     if not tools:
@@ -35,12 +35,13 @@ def calls_of(body: Mapping[str, Json], tools: Sequence[Tool]) -> list[AgentCall]
 
 
 def first_messages(seen: Observation) -> list[Json]:
-    """The conversation as it begins: what the agent sees first is the user's message."""
+    """The start of the conversation: the first observation is the user's message."""
     return [{"role": "user", "content": _content(seen)}]
 
 
 def result_messages(call: AgentCall, seen: Observation | str) -> list[Json]:
-    """What answers a call. An image comes in a user's message after it, since not every API takes one in a result."""
+    """The messages that answer a call. An image follows in a user's message, since not every API takes one in a
+    result."""
     text = seen if isinstance(seen, str) else seen.text
     if not call.id:
         return [{"role": "user", "content": text if isinstance(seen, str) else _content(seen)}]
@@ -56,7 +57,7 @@ def kind_of(seen: Observation) -> str:
 
 
 def picture_of(seen: Observation) -> bytes:
-    """The screen as a PNG, whether the agent is shown it or not; empty where there is none."""
+    """The screen as a PNG, whether the agent sees it or not; empty if there is none."""
     return next((part.data for part in seen.parts if part.kind in (PartKind.IMAGE, PartKind.RECORD)), b"")
 
 

@@ -1,4 +1,4 @@
-"""Attempts of a group: each in an environment of its own, and another one in place of those that were lost."""
+"""Attempts of a group: each in its own environment, and repeated if it was lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AttemptJob:
 class Attempts:
     """Runs jobs. An episode that the infrastructure lost is attempted again, up to `retries` times.
 
-    With a `draw` replies are sampled with seeds that follow from it, so that a run can be repeated."""
+    With a `draw`, sampling seeds are derived from it, so that a run can be repeated."""
 
     endpoint: PolicyEndpoint
     open_env: EnvOpener
@@ -47,7 +47,7 @@ class Attempts:
     headers: dict[str, str] = field(default_factory=dict)
 
     async def run(self, job: AttemptJob) -> list[RolloutResult]:
-        """Each attempt's result; the last is graded, or lost for good. Raises as `Rollout.run`."""
+        """Each attempt's result; the last one is graded, or finally lost. Raises as `Rollout.run`."""
         pause_s = FIRST_PAUSE_S
         results: list[RolloutResult] = []
         for number in range(self.retries + 1):
@@ -98,7 +98,7 @@ def _seed(text: str) -> int:
 
 
 async def _closed(env: Env, name: str) -> None:
-    """Gives back what the episode held; what fails then concerns no result."""
+    """Closes the environment; a failure does not affect the result."""
     try:
         await env.aclose()
     except (OpenClawRLError, OSError) as problem:

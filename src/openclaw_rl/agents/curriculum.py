@@ -1,6 +1,6 @@
-"""Which task comes next: one whose success lies between bounds; what was seen of each is remembered.
+"""Chooses the next task: one whose success rate is between bounds. It remembers the results of each.
 
-A group whose attempts all ended alike teaches nothing, so its task is put back and another one takes its place.
+A group whose attempts all ended alike teaches nothing, so its task is postponed and another one is used.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import msgspec
 
 
 class TaskMemory(msgspec.Struct):
-    """What was seen of a task. `success` is the share of successes in its groups, newer ones weighing more."""
+    """The results of a task. `success` is the share of successes in its groups, newer ones weighing more."""
 
     success: float = 0.0
     groups: int = 0
     graded: int = 0
     solved: int = 0
     last: int = 0  # the group's number when it was last begun
-    broken: str = ""  # why it cannot be used, as an environment said
+    broken: str = ""  # why it cannot be used, from the environment
 
 
 class CurriculumSettings(msgspec.Struct, frozen=True):
     """Tasks with a success between `low` and `high` are chosen, the likelier the nearer to 1/2.
 
-    One choice in `explore_every` goes to the task that was tried longest ago, or never. `weight` is that of a task's
-    newest group in its success.
+    One choice in `explore_every` goes to the least recently tried task. `weight` is the weight of a task's
+    newest group in its success rate.
     """
 
     low: float = 0.05
@@ -36,7 +36,7 @@ class CurriculumSettings(msgspec.Struct, frozen=True):
 
 
 class Curriculum:
-    """Chooses tasks by name. `memory` is the caller's to keep; it is changed in place."""
+    """Chooses tasks by name. The caller stores `memory`; it is changed in place."""
 
     def __init__(
         self, names: Sequence[str], memory: dict[str, TaskMemory], settings: CurriculumSettings, seed: int
@@ -49,7 +49,7 @@ class Curriculum:
         self._chosen = 0
 
     def choose(self, number: int, busy: Collection[str] = ()) -> str | None:
-        """The task of the next group, none of those under way if there is another; None if all are broken."""
+        """The task of the next group, not one under way if there is another; None if all are broken."""
         usable = [name for name in self.names if not self._of(name).broken]
         free = [name for name in usable if name not in busy] or usable
         if not free:
@@ -88,7 +88,7 @@ class Curriculum:
 
     @property
     def tried(self) -> int:
-        """How many tasks had a group."""
+        """The number of tasks that had a group."""
         return sum(self._of(name).groups > 0 for name in self.names)
 
     def _of(self, name: str) -> TaskMemory:

@@ -1,4 +1,4 @@
-"""The running server as a rollout sees it: the chat API, the episodes, and the account of what became of them.
+"""A rollout's client of the running server: the chat API, the episodes, and their records.
 
 A server that is away, busy or starting again is waited for up to `patience_s`; only then does a call fail.
 """
@@ -29,7 +29,7 @@ PICTURE_LIMIT = aiohttp.ClientTimeout(total=10)
 
 @dataclass(frozen=True, slots=True)
 class PolicyReply:
-    """One reply of the policy. `body` is the message as it came: sent back as it is, the next prompt continues it."""
+    """One reply of the policy. `body` is the message as it came: sent back unchanged, the next prompt continues it."""
 
     body: Mapping[str, Json]
     finish: str
@@ -52,7 +52,7 @@ class PolicyReply:
 
 @dataclass(frozen=True, slots=True)
 class ChatAsk:
-    """What is asked of the policy in one step. `seed` is that of sampling."""
+    """A request to the policy in one step. `seed` is for sampling."""
 
     messages: Sequence[Json]
     tools: Sequence[Tool] = ()
@@ -67,7 +67,7 @@ class ChatAsk:
 class PolicyEndpoint:
     """One server, over one pool of connections. `url` may end in `/v1` or not.
 
-    `waited_s` adds up pauses, `busy_s` the time in which at least one reply was under way.
+    `waited_s` adds up pauses, `busy_s` the time in which at least one reply was pending.
     """
 
     url: str
@@ -101,7 +101,7 @@ class PolicyEndpoint:
             await self._session.close()
 
     async def chat(self, ask: ChatAsk) -> PolicyReply:
-        """One reply. RequestError for a request that is refused, EngineError where the server is gone for good."""
+        """One reply. RequestError for a request that is refused, EngineError if the server is gone for good."""
         body: dict[str, Json] = {
             "model": self.model,
             "messages": [*ask.messages],
@@ -134,23 +134,23 @@ class PolicyEndpoint:
         seed: int | None = None,
         environment: str = "",
     ) -> str:
-        """Begins an episode and gives its full id. Asked again it changes nothing."""
+        """Begins an episode and gives its full id. Repeating it changes nothing."""
         body: dict[str, Json] = {"id": name, "task": task, "environment": environment}
         given: dict[str, Json] = {"group": group, "group_size": group_size, "seed": seed}
         body |= {key: value for key, value in given.items() if value is not None}
         return str((await self.post("/v1/rl/episodes", body))["id"])
 
     async def report_step(self, name: str, step: int, *, score: float | None = None, observation: str = "") -> None:
-        """Gives a step its own score, or says what followed it."""
+        """Reports a step's own score, or what followed it."""
         body: dict[str, Json] = {"step": step}
         body |= {"score": score} if score is not None else {}
         body |= {"observation": observation} if observation else {}
         await self.post(f"/v1/rl/episodes/{name}/steps", body)
 
     async def send_picture(self, name: str, step: int, data: bytes, *, is_after: bool = False) -> str:
-        """Sends the screen before a step, or after it, for the record: once, since nothing depends on it.
+        """Sends the screen before a step, or after it, for the record. It is tried once, since nothing depends on it.
 
-        Gives why it was not kept; empty where it was.
+        Returns why it was not stored; empty if it was.
         """
         assert self._session is not None, "use it in `async with`"
         path = f"/v1/rl/episodes/{name}/steps/{step}/picture?when={'after' if is_after else 'before'}"
@@ -169,22 +169,22 @@ class PolicyEndpoint:
     async def end(
         self, name: str, outcome: float | None, failure: FailureClass, why: str = "", *, closes_group: bool = False
     ) -> None:
-        """Ends an episode; it is on the server's disk when this returns. Asked again alike it changes nothing."""
+        """Ends an episode; it is on the server's disk when this returns. Repeating it changes nothing."""
         body: dict[str, Json] = {"outcome": outcome, "failure": failure.value, "why": why, "closes_group": closes_group}
         await self.post(f"/v1/rl/episodes/{name}/end", body)
 
     async def get(self, path: str) -> dict[str, Json]:
-        """What the server answers."""
+        """The server's answer."""
         return (await self._asked("GET", path, None, {}))[0]
 
     async def post(self, path: str, body: Mapping[str, Json]) -> dict[str, Json]:
-        """What the server answers."""
+        """The server's answer."""
         return (await self._asked("POST", path, dict(body), {}))[0]
 
     async def _asked(
         self, method: str, path: str, body: Json, headers: Mapping[str, str]
     ) -> tuple[dict[str, Json], Mapping[str, str]]:
-        """The answer and its headers; asked again while the server is away or busy."""
+        """The answer and its headers; retried while the server is away or busy."""
         until_s, pause_s = self.clock() + self.patience_s, FIRST_PAUSE_S
         while True:
             wait_s: float | None = None
@@ -225,7 +225,7 @@ def _reply(found: Mapping[str, Json], headers: Mapping[str, str]) -> PolicyReply
     choice = choices[0] if isinstance(choices, list) and choices else None
     body = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(body, dict):
-        raise EngineError(f"the server's answer holds no message: {str(found)[:200]}")
+        raise EngineError(f"the server's answer has no message: {str(found)[:200]}")
     counts = usage if isinstance(usage, dict) else {}
     return PolicyReply(
         body,

@@ -1,4 +1,4 @@
-"""The tasks of a run: found in folders, each with a name of its own, and an environment opened for one at a time."""
+"""The tasks of a run: found in folders, each with a unique name, and environments for one task at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from openclaw_rl.errors import TaskError
 
 @dataclass(frozen=True, slots=True)
 class TaskEntry:
-    """A task with the name by which a run knows it: its id, with its source's name where two sources share the id."""
+    """A task with the name by which a run knows it: its id, with its source's name if two sources share the id."""
 
     name: str
     task: Task
@@ -27,7 +27,7 @@ class TaskEntry:
 
     @property
     def family(self) -> str:
-        """What its results are added up under: the family in its metadata, else its source."""
+        """The family for its results: the family in its metadata, else its source."""
         family = self.task.metadata.get("family")
         return family if isinstance(family, str) and family else self.source.name
 
@@ -36,7 +36,7 @@ EnvOpener = Callable[[TaskEntry], Awaitable[Env]]
 
 
 def task_entries(folders: Sequence[Path], split: Split | None) -> list[TaskEntry]:
-    """Every task of a split (None: of all) below the folders. TaskError where there is none."""
+    """Every task of a split (None: of all) below the folders. TaskError if there is none."""
     sources = [source for folder in folders for source in find_sources(folder)]
     held = [(source, task) for source in sources for task in source.tasks.values()]
     counts = Counter(task.id for _, task in held)
@@ -59,7 +59,7 @@ def task_entries(folders: Sequence[Path], split: Split | None) -> list[TaskEntry
 async def local_envs(
     kind: str, box: BoxKind, options: EnvOptions | None = None, *, pictures_every: int = 0
 ) -> AsyncIterator[EnvOpener]:
-    """Environments on this machine, whose boxes go when the context ends.
+    """Environments on this machine, whose boxes are removed when the context ends.
 
     One in `pictures_every` takes pictures for the record; 0 for none.
     """
@@ -78,9 +78,9 @@ async def local_envs(
 
 @asynccontextmanager
 async def pool_envs(kind: str, urls: Sequence[str], *, run: str, pictures_every: int = 0) -> AsyncIterator[EnvOpener]:
-    """Environments in one pool or several, which know the same tasks; `run` is the name that they are fair between.
+    """Environments in one pool or several, which have the same tasks; pools share places fairly between `run` names.
 
-    One in `pictures_every` takes pictures for the record. Raises ConfigError where the pools' key is not known.
+    One in `pictures_every` takes pictures for the record. Raises ConfigError if the pools' key is not known.
     """
     from openclaw_rl.envs.pool.client import PoolClient, key_from_environment
     from openclaw_rl.envs.pool.env import PoolEnv
@@ -95,5 +95,5 @@ async def pool_envs(kind: str, urls: Sequence[str], *, run: str, pictures_every:
 
 
 def _every(count: int) -> Iterator[bool]:
-    """True for the first of every so many, for ever; never with 0."""
+    """Endlessly, True for the first of every N; with 0 never."""
     return (count > 0 and number % count == 0 for number in itertools.count())

@@ -12,7 +12,7 @@ from openclaw_rl.core.episode import FailureClass
 from openclaw_rl.core.message import Json
 from openclaw_rl.evals.share import Share
 
-Attempted = Mapping[str, Sequence[RolloutResult]]  # by task, the attempts that count first to last
+Attempted = Mapping[str, Sequence[RolloutResult]]  # by task, the attempts that count, in order
 
 
 def pass_at_k(attempts: int, successes: int, k: int) -> float:
@@ -26,7 +26,7 @@ def pass_at_k(attempts: int, successes: int, k: int) -> float:
 
 
 def share_json(results: Sequence[RolloutResult]) -> dict[str, Json]:
-    """The share of graded attempts that succeeded, with Wilson's 95 % interval; None where none was graded."""
+    """The share of graded attempts that succeeded, with Wilson's 95 % interval; None if none was graded."""
     graded = [result for result in results if result.is_graded]
     if not graded:
         return {"success": None, "interval": None, "solved": 0, "graded": 0}
@@ -53,7 +53,7 @@ def passes_json(attempted: Attempted) -> dict[str, Json]:
 
 
 def figures_json(attempted: Attempted, families: Mapping[str, str], *, seconds: float) -> dict[str, Json]:
-    """All of it, and what the attempts took."""
+    """All figures, with the costs of the attempts."""
     results = [result for each in attempted.values() for result in each]
     by_family: dict[str, list[RolloutResult]] = defaultdict(list)
     for result in results:

@@ -1,4 +1,4 @@
-"""Every task attempted n times, several at once: for looking, for recording, or for measuring what a version can do."""
+"""Every task attempted n times, several at once: to inspect, to record, or to measure a version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def attempt_all(
     seed: int = 0,
     tell: Callable[[RolloutResult], None] = lambda result: None,
 ) -> dict[str, list[RolloutResult]]:
-    """The last result of each attempt, by task; `tell` hears each, lost ones too. Raises as `Rollout.run`."""
+    """The last result of each attempt, by task; `tell` gets each, lost ones too. Raises as `Rollout.run`."""
     jobs = deque(
         AttemptJob(entry, f"{run}.{number}", times, place, seed)
         for number, entry in enumerate(entries)

@@ -1,6 +1,6 @@
-"""One attempt at one task: the policy asked turn by turn over the chat API, its calls done, the end judged.
+"""One attempt at one task: asks the policy turn by turn over the chat API, does its calls, and has the end judged.
 
-The history only grows at its end and replies are sent back as they came, so that each prompt continues the one before.
+The history only grows at its end and replies are sent back unchanged, so that each prompt continues the one before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from openclaw_rl.errors import BoxError, ConfigError, EngineError, RequestError,
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-CANCEL_S = 5.0  # for saying that a cancelled episode is lost
+CANCEL_S = 5.0  # to report a cancelled episode as lost
 JUDGE_GRACE_S = 60.0  # beyond the task's own limit on its judging
 CLASSES = {
     Failure.AGENT: FailureClass.AGENT,
@@ -34,18 +34,18 @@ CLASSES = {
 
 @dataclass(frozen=True, slots=True)
 class RolloutBudget:
-    """What one episode may use. What is out of budget is judged as it stands, as the agent's own failure.
+    """What one episode may use. Out of budget, its state is judged, as the agent's own failure.
 
-    With `needs_end` it is not judged and its outcome is 0: only what the agent ended by itself can be a success.
-    `env_s` counts the environment's time alone: how busy the policy's server is says nothing about the agent. An
+    With `needs_end` it is not judged then and its outcome is 0: success requires that the agent ends it.
+    `env_s` counts the environment's time only, since the load of the policy's server is not the agent's fault. An
     episode that takes `wall_s` altogether is lost, as a failure of the infrastructure.
     """
 
     turns: int = 20
     tokens: int = 8192  # sampled in the whole episode
     reply_tokens: int = 1024
-    calls: int = 8  # of one reply; more are not done
-    unread: int = 3  # replies in a row of which no call could be read
+    calls: int = 8  # of one reply; further ones are not done
+    unread: int = 3  # replies in a row without a readable call
     env_s: float = 600.0
     wall_s: float = 3600.0
     needs_end: bool = False
@@ -53,7 +53,7 @@ class RolloutBudget:
 
 @dataclass(frozen=True, slots=True)
 class RolloutSampling:
-    """How replies are drawn. With a `seed` each step has a seed of its own that follows from it."""
+    """How replies are drawn. With a `seed` each step has its own, derived seed."""
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -66,26 +66,26 @@ class RolloutSampling:
 
 @dataclass(slots=True)
 class RolloutCounts:
-    """What an episode took. `versions` are those that sampled its steps, in order."""
+    """The costs of an episode. `versions` are those that sampled its steps, in order."""
 
     turns: int = 0
     prompt_tokens: int = 0
     tokens: int = 0  # sampled
-    unread: int = 0  # replies of which no call could be read
+    unread: int = 0  # replies without a readable call
     cut: int = 0  # replies that ran out of tokens
     policy_s: float = 0.0  # waiting for replies
     start_s: float = 0.0  # until the environment was ready
-    env_s: float = 0.0  # doing what replies called for
+    env_s: float = 0.0  # carrying out calls
     judge_s: float = 0.0
     versions: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutResult:
-    """How an episode ended. The outcome is None where it was not graded; `is_success` says that the task is solved.
+    """How an episode ended. The outcome is None if it was not graded; `is_success` says that the task is solved.
 
     `has_ended` says that the agent or the environment ended it, not a budget. One that `is_held` was not ended yet at
-    the server: whoever ran it does that.
+    the server: the caller does that.
     """
 
     episode: str
@@ -117,7 +117,7 @@ class _LostEpisodeError(Exception):
 class Rollout:
     """One episode. `name` is its id; `seed` the environment's, the same for all of a group.
 
-    The server knows the task by `task_name`, else by its id. With `closes_group` nobody takes its place if it is lost,
+    The server knows the task by `task_name`, else by its id. With `closes_group` it is not replaced if it is lost,
     and a broken task always closes its group. An episode that `is_side` is neither recorded nor learned from: for
     measuring. With `holds_end` a graded episode stays open for the caller to end. Run it once.
     """
@@ -143,14 +143,14 @@ class Rollout:
     _tools: Sequence[Tool] = field(default=(), init=False)
     _kind: str = field(default="text", init=False)
     _has_begun: bool = field(default=False, init=False)
-    _picture: bytes = field(default=b"", init=False)  # what the screen looked like last
+    _picture: bytes = field(default=b"", init=False)  # the latest screen
     _keeps_pictures: bool = field(default=True, init=False)
     _unread_in_a_row: int = field(default=0, init=False)
 
     async def run(self) -> RolloutResult:
         """Attempts the task and ends the episode; a failure is reported by its class.
 
-        Raises RequestError and ConfigError where the server refuses, EngineError where it is gone for good. Before it
+        Raises RequestError and ConfigError if the server refuses, EngineError if it is gone for good. Before it
         raises or is cancelled, the episode is ended as a failure of the infrastructure.
         """
         began_s = self.clock()
@@ -183,7 +183,7 @@ class Rollout:
         )
 
     async def _attempt(self) -> str:
-        """Takes steps until the environment says it is over; else gives what the episode ran out of."""
+        """Takes steps until the environment says it is over; else returns which budget ran out."""
         if not self.is_side:
             self.name = await self.endpoint.begin(
                 self.name,
@@ -223,7 +223,7 @@ class Rollout:
         if counts.env_s >= budget.env_s:
             return f"out of time ({budget.env_s:g} s)"
         if self._unread_in_a_row >= budget.unread:
-            return f"{budget.unread} replies in a row held no call that could be read"
+            return f"{budget.unread} replies in a row had no readable call"
         return ""
 
     async def _ask(self) -> PolicyReply:
@@ -252,7 +252,7 @@ class Rollout:
         return reply
 
     async def _act(self, reply: PolicyReply) -> bool:
-        """Does what a reply calls for, one call after the other; True where the episode is over then."""
+        """Does what a reply calls for, one call after the other; True if the episode is over then."""
         step = self.counts.turns - 1
         calls = calls_of(reply.body, self._tools)
         self.counts.cut += reply.is_cut
@@ -291,7 +291,7 @@ class Rollout:
         return is_over
 
     async def _keep_picture(self, step: int, *, is_after: bool = False) -> None:
-        """Sends the screen for the record. A refusal costs the episode its further pictures, and nothing else."""
+        """Sends the screen for the record. After a refusal the episode sends no more pictures; nothing else changes."""
         if not self._picture or not self._has_begun or not self._keeps_pictures:
             return
         problem = await self.endpoint.send_picture(self.name, step, self._picture, is_after=is_after)
@@ -300,7 +300,7 @@ class Rollout:
             log.warning("no pictures from step %d of %s on: %s", step, self.name, problem)
 
     async def _done(self, action: Action) -> StepResult | None:
-        """What follows from an action; None where the episode's time ran out over it."""
+        """The result of an action; None if the episode's time ran out over it."""
         began_s = self.clock()
         left_s = max(0.0, self.budget.env_s - self.counts.env_s)
         try:
@@ -313,7 +313,7 @@ class Rollout:
         return result
 
     async def _report(self, step: int, rewards: Sequence[float], shown: Sequence[str], *, is_last: bool) -> None:
-        """The step's own score, the mean of its calls', and after the last step what it led to."""
+        """The step's own score, the mean of its calls', and after the last step its observation."""
         score = sum(rewards) / len(rewards) if rewards else None
         words = "\n".join(text for text in shown if text) if is_last else ""
         if self.is_side or (score is None and not words):
@@ -335,7 +335,7 @@ class Rollout:
             self.counts.judge_s = self.clock() - began_s
 
     async def _env(self, work: Awaitable[T], *, within_s: float | None = None) -> T:
-        """What the environment gives. Raises _LostEpisodeError by whose fault it was, TimeoutError after `within_s`."""
+        """The environment's result. Raises _LostEpisodeError with who is at fault, TimeoutError after `within_s`."""
         limit = asyncio.timeout(within_s)
         try:
             async with limit:
@@ -347,7 +347,7 @@ class Rollout:
                 raise
             words = f"{type(problem).__name__}: {problem}"
             raise _LostEpisodeError(FailureClass.INFRASTRUCTURE, words) from problem
-        except Exception as problem:  # the edge of a rollout: any other error is the environment's
+        except Exception as problem:  # the edge of a rollout: any other error counts as the environment's
             log.exception("the environment failed in episode %s", self.name)
             words = f"{type(problem).__name__}: {problem}"
             raise _LostEpisodeError(FailureClass.ENVIRONMENT, words) from problem
@@ -358,7 +358,7 @@ class Rollout:
             await self.endpoint.end(self.name, outcome, failure, why[:2000], closes_group=is_last)
 
     async def _give_up(self, why: str) -> None:
-        """Says that the episode is lost; a server that does not answer soon finds out by itself."""
+        """Reports the episode as lost; a server that does not answer soon finds out by itself."""
         try:
             async with asyncio.timeout(CANCEL_S):
                 await self._end(None, FailureClass.INFRASTRUCTURE, why)

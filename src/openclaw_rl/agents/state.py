@@ -1,4 +1,4 @@
-"""What a training run remembers on disk: groups under way, what was seen of each task, and what was spent."""
+"""The state of a training run on disk: groups under way, results by task, and costs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERSION = 1
 
 
 class OpenGroup(msgspec.Struct):
-    """A group of which some attempt is not over."""
+    """A group with unfinished attempts."""
 
     number: int
     task: str
@@ -24,7 +24,7 @@ class OpenGroup(msgspec.Struct):
 
 
 class RunTotals(msgspec.Struct):
-    """What a run has taken, earlier starts included. `tokens` are sampled ones."""
+    """The costs of a run, earlier starts included. `tokens` are sampled ones."""
 
     groups: int = 0
     spread: int = 0  # groups whose outcomes differed
@@ -53,12 +53,12 @@ class RunState(msgspec.Struct):
     totals: RunTotals = msgspec.field(default_factory=RunTotals)
 
     def group_name(self, number: int) -> str:
-        """What the server knows a group by."""
+        """The server's id of a group."""
         return f"{self.name}.{number}"
 
 
 def read_state(path: Path) -> RunState | None:
-    """The state in a file; None where there is none. Raises ConfigError for a file that holds something else."""
+    """The state in a file; None if there is none. Raises ConfigError for a file that holds something else."""
     try:
         held = path.read_bytes()
     except FileNotFoundError:
@@ -75,7 +75,7 @@ def read_state(path: Path) -> RunState | None:
 
 
 def write_state(path: Path, state: RunState) -> None:
-    """Whole or not at all, on disk when this returns. Raises DiskError."""
+    """Writes atomically; it is on disk when this returns. Raises DiskError."""
     fresh = path.with_name(path.name + ".new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""A training run: groups of attempts, several at once, while the server learns from those that are over.
+"""A training run: groups of attempts, several at once, while the server learns from finished ones.
 
-The server trains; this keeps it supplied. Asynchronously, groups follow each other without waiting for steps: samples
+The server trains; this supplies episodes. Asynchronously, groups follow each other without waiting for steps: samples
 of versions further back than the server's `train.max_lag` are dropped there. A synchronous run ends the episodes of a
 round of groups together, and then waits until the server has learned what it can, so that all are sampled by one
 version, and by the newest.
@@ -28,17 +28,17 @@ from openclaw_rl.evals.settled import is_settled
 
 log = logging.getLogger(__name__)
 POLL_S = 0.3
-LEAST_TRIED = 8  # tasks, before a success rate is taken for one
+LEAST_TRIED = 8  # tasks tried before their success rate counts
 REPLACEMENTS = 3  # groups without spread that are replaced in a synchronous round, for each of its groups
 PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """How a run is driven, and what ends it; None is no bound. Bounds count what earlier starts of the run took, too.
+    """How a run is driven, and its bounds; None means unlimited. Bounds include the costs of earlier starts.
 
-    `until_success` is compared with the mean success of the tasks tried so far. `most_ready`: while more samples than
-    this wait for the trainer, no group is begun.
+    `until_success` is compared with the mean success of the tasks tried so far. `most_ready`: while more samples
+    than this wait for the trainer, no group begins.
     """
 
     group_size: int = 8
@@ -58,7 +58,7 @@ class _Group:
     """A group under way: the outcomes known, and the attempts this start has made."""
 
     held: OpenGroup
-    left: int  # places whose attempts are not over
+    left: int  # places whose attempts are unfinished
     successes: list[bool] = field(default_factory=list)
     outcomes: list[float] = field(default_factory=list)
     results: list[RolloutResult] = field(default_factory=list)
@@ -66,7 +66,7 @@ class _Group:
 
 @dataclass(slots=True)
 class Training:
-    """One start of a run. `save` puts the state on disk; `on_change` hears that there is something to show."""
+    """One start of a run. `save` puts the state on disk; `on_change` is called when the display should change."""
 
     attempts: Attempts
     entries: Mapping[str, TaskEntry]
@@ -80,7 +80,7 @@ class Training:
     versions: set[str] = field(default_factory=set)
     _jobs: deque[AttemptJob] = field(default_factory=deque, init=False)
     _groups: dict[str, _Group] = field(default_factory=dict, init=False)
-    _to_begin: int = field(default=0, init=False)  # groups of this round that are not begun
+    _to_begin: int = field(default=0, init=False)  # groups of this round that have not begun
     _replaced: int = field(default=0, init=False)
     _ticked_s: float = field(default=0.0, init=False)
     _finished: list[str] = field(default_factory=list, init=False)  # groups whose episodes the round will end
@@ -117,7 +117,7 @@ class Training:
             self._note(job, results)
 
     async def _next(self) -> AttemptJob | None:
-        """What is to be attempted next; a new group's first attempt if none is left. None where a round is over."""
+        """The next attempt; a new group's first attempt if none is left. None if a round is over."""
         async with self._lock:
             if not self._jobs:
                 if self._is_over() or self._is_planned() or (self.plan.is_synchronous and not self._to_begin):
@@ -164,7 +164,7 @@ class Training:
         if not group.left and self.plan.is_synchronous:
             self._finished.append(job.group)
             most = REPLACEMENTS * self.plan.groups_a_round
-            if len(set(group.outcomes)) < 2 and self._replaced < most:  # it teaches nothing: another one in its place
+            if len(set(group.outcomes)) < 2 and self._replaced < most:  # it teaches nothing, so another one replaces it
                 self._replaced += 1
                 self._to_begin += 1
         elif not group.left:
@@ -172,7 +172,7 @@ class Training:
         self.on_change()
 
     async def _end_round(self) -> None:
-        """Ends the episodes of a synchronous round, all at once, and enters its groups."""
+        """Ends the episodes of a synchronous round, all at once, and records its groups."""
         results = [result for name in self._finished for result in self._groups[name].results if result.is_held]
         async with asyncio.TaskGroup() as ends:
             for one in results:
@@ -182,14 +182,14 @@ class Training:
         self._finished, self._replaced = [], 0
 
     def _drop_jobs(self, name: str) -> int:
-        """Attempts at a broken task that were not begun."""
+        """Attempts at a broken task that had not begun."""
         dropped = [job for job in self._jobs if job.group == name]
         for job in dropped:
             self._jobs.remove(job)
         return len(dropped)
 
     def _over(self, name: str) -> None:
-        """Enters a group's figures, all of them or none."""
+        """Records a group's figures, all of them or none."""
         group = self._groups.pop(name)
         self.curriculum.note(group.held.task, group.successes)
         totals = self.state.totals
@@ -215,12 +215,12 @@ class Training:
         self.save(self.state)
 
     def _is_planned(self) -> bool:
-        """Whether the attempts under way are as many as are still wanted, if none of them is lost."""
+        """Whether the attempts under way suffice, if none of them is lost."""
         planned = self.episodes + sum(group.left for group in self._groups.values())
         return self.plan.episodes is not None and planned >= self.plan.episodes
 
     def _is_over(self) -> bool:
-        """Whether no group is to be begun any more."""
+        """Whether no more groups begin."""
         if not self.why_ended:
             self.why_ended = self._bound()
         return bool(self.why_ended)
@@ -254,12 +254,12 @@ class Training:
             if self.clock() > until_s:
                 raise EngineError(
                     f"the server has not {what} within {self.plan.settle_s:g} s",
-                    fix="`openclaw-rl status` says why; then start this again, it goes on",
+                    fix="`openclaw-rl status` says why; then start this again to continue",
                 )
             await asyncio.sleep(POLL_S)
 
     async def _resume(self) -> None:
-        """Goes on with the groups of an earlier start: what was graded counts, what was open is lost."""
+        """Continues the groups of an earlier start: graded attempts count, open ones are lost."""
         for held in [*self.state.open_groups]:
             if held.task not in self.entries:
                 self.state.open_groups.remove(held)
@@ -276,12 +276,12 @@ class Training:
             first = max((_place(str(row["id"])) for row in rows), default=-1) + 1
             group = self._enter(held, range(first, first + held.size - len(graded)))
             group.outcomes, group.successes = graded, [outcome >= 1.0 for outcome in graded]
-            log.info("going on with group %s: %d of %d graded", held.number, len(graded), held.size)
+            log.info("continuing group %s: %d of %d graded", held.number, len(graded), held.size)
             if not group.left:
                 self._over(self.state.group_name(held.number))
 
     async def _rows(self, held: OpenGroup) -> list[Mapping[str, Json]]:
-        """The group's episodes as the server knows them."""
+        """The group's episodes from the server."""
         name = self.state.group_name(held.number)
         found = await self.attempts.endpoint.get(f"/v1/rl/episodes?limit={PAGE}&task={quote(held.task, safe='')}")
         rows = [row for row in json_list(found.get("episodes")) if isinstance(row, dict)]
@@ -295,18 +295,18 @@ def _of_train(status: Mapping[str, Json], name: str, *, default: int = 0) -> int
 
 
 def has_learned(status: dict[str, Json]) -> bool:
-    """Whether nothing is left that a step would still be taken over; samples may wait for others for some seconds."""
+    """Whether no step is still to come; samples may wait for others for some seconds."""
     return is_settled(status) and _of_train(status, "ready") < _of_train(status, "least", default=1)
 
 
 def _place(name: str) -> int:
-    """The place in an episode's name: `KEY:RUN.GROUP.PLACE`, and the number of the attempt where there were several."""
+    """The place in an episode's name: `KEY:RUN.GROUP.PLACE`, and the number of the attempt if there were several."""
     parts = name.rpartition(":")[2].split(".")
     return int(parts[2]) if len(parts) > 2 and parts[2].isdecimal() else 0
 
 
 def figures_of(training: Training, *, seconds: float) -> dict[str, Json]:
-    """What a run has come to, for one line of JSON. `seconds` are those of this start; the totals are the run's."""
+    """The results of a run, for one line of JSON. `seconds` are those of this start; the totals are the run's."""
     totals = training.state.totals
     success = training.curriculum.success
     return {

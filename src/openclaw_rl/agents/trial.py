@@ -1,4 +1,4 @@
-"""What training on tasks is worth: success on unseen tasks before, a training run, and success after."""
+"""Measures what training on tasks achieves: success on unseen tasks before, a training run, and success after."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from openclaw_rl.evals.settled import is_settled
 
 POLL_S = 0.5
 SETTLE_S = 600.0
-FRESH = CurriculumSettings(explore_every=1)  # always the task tried longest ago: few tasks are learned by heart
-SMALL = RolloutBudget(turns=6, tokens=320, reply_tokens=80)  # of small tasks: enough for twice what they take
+FRESH = CurriculumSettings(explore_every=1)  # always the least recently tried task: few tasks would be memorised
+SMALL = RolloutBudget(turns=6, tokens=320, reply_tokens=80)  # for small tasks: twice what they need
 
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """What is trained on, and what is measured: folders by a name, each task attempted `times` times.
+    """The folders to train on and to measure, by name; each task is attempted `times` times.
 
-    The budget's `needs_end` is a rule of learning: what is measured is judged as it stands either way.
+    The budget's `needs_end` only applies to training; measured attempts are always judged.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class Measured:
 
 @dataclass(slots=True)
 class AgentTrial:
-    """One server's trial. `tell` hears what is going on, in words: now and then, and not for every attempt."""
+    """One server's trial. `tell` gets progress messages now and then."""
 
     endpoint: PolicyEndpoint
     open_env: EnvOpener
@@ -67,7 +67,7 @@ class AgentTrial:
         self.state = RunState(f"trial-{self.plan.seed}", self.plan.kind)
 
     async def measure(self, label: str) -> Measured:
-        """Success of the served version. The attempts are recorded nowhere and learned from by nobody."""
+        """Success of the served version. The attempts are neither recorded nor learned from."""
         figures: dict[str, dict[str, Json]] = {}
         attempted: dict[str, Attempted] = {}
         for name, folder in self.plan.measured.items():
@@ -94,7 +94,7 @@ class AgentTrial:
         return Measured(figures, attempted)
 
     async def train(self, on_change: Callable[[Training], None] = lambda training: None) -> dict[str, Json]:
-        """A training run to its bound, and until the server has learned what it can; what it came to."""
+        """A training run to its bound, and until the server has learned what it can; returns its results."""
         entries = {entry.name: entry for entry in task_entries([self.plan.train], None)}
         curriculum = Curriculum([*entries], self.state.tasks, FRESH, self.plan.seed)
         began_s = self.clock()
@@ -117,7 +117,7 @@ class AgentTrial:
         return figures_of(training, seconds=self.clock() - began_s)
 
     async def settled(self) -> None:
-        """Waits until the server can learn nothing more from what was attempted. Raises EngineError."""
+        """Waits until the server can learn nothing more from the attempts. Raises EngineError."""
         until_s = self.clock() + SETTLE_S
         while not is_settled(await self.endpoint.get("/v1/rl/status")):
             if self.clock() > until_s:
@@ -145,7 +145,7 @@ class AgentTrial:
 
 
 def words_of(training: Training) -> str:
-    """Where a run stands, in a line."""
+    """The progress of a run, in a line."""
     success = training.curriculum.success
     share = "-" if success is None else f"{success:.0%}"
     return (

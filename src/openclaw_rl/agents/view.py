@@ -1,4 +1,4 @@
-"""What a run of attempts looks like while it goes: a bar in a terminal, now and then a line in a file."""
+"""The display of running attempts: a bar in a terminal, or a line now and then in a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVERY_S = 10.0  # between lines in a file
 
 
 class RunView:
-    """Shows how many attempts are over, and words beside them. Use it as a context."""
+    """Shows how many attempts are over, and a message. Use it as a context."""
 
     def __init__(
         self, console: Console, what: str, total: int | None, *, clock: Callable[[], float] = time.monotonic
@@ -43,11 +43,11 @@ class RunView:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leaves what is done standing."""
+        """Leaves the last state on the screen."""
         self._bars.stop()
 
     def show(self, done: int, words: str) -> None:
-        """So many are over."""
+        """Shows how many are over."""
         count = f"{done}" if self._total is None else f"{done}/{self._total}"
         self._bars.update(self._bar, completed=done, count=count, words=words)
         if not self._console.is_terminal and self._clock() - self._said_s >= EVERY_S:

@@ -1,4 +1,4 @@
-"""How much better than expected a reply was, as far as several methods share it; their own are in `methods/`."""
+"""How much better than expected a reply was, for several methods; those of one method are in `methods/`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def group_advantage(rewards: Tensor, *, least_spread: float = 1e-6) -> Tensor | None:
-    """What each of G replies to one prompt is worth compared with the others, or None if all are alike.
+    """The advantage of each of G replies to one prompt over the others, or None if all are alike.
 
         A_i = (r_i - mean) / std, population std
 
@@ -22,7 +22,7 @@ def group_advantage(rewards: Tensor, *, least_spread: float = 1e-6) -> Tensor | 
 
 
 def ema(previous: float | None, value: float, *, decay: float) -> float:
-    """The exponential moving average after one more value; the value itself where it is the first."""
+    """The exponential moving average after one more value; the value itself if it is the first."""
     return value if previous is None else decay * previous + (1.0 - decay) * value
 
 

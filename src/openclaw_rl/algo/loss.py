@@ -50,12 +50,12 @@ def kl_k3(logp: Tensor, logp_ref: Tensor) -> Tensor:
 
 
 def token_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """The mean over all masked tokens of the batch, each weighing the same; 0 where there are none. Both [B, T]."""
+    """The mean over all masked tokens of the batch, each weighing the same; 0 if there are none. Both [B, T]."""
     return (values * mask).sum() / mask.sum().clamp(min=1)
 
 
 def sequence_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """The mean of the sequences' own means, over those with a masked token; 0 where there are none. Both [B, T]."""
+    """The mean of the sequences' own means, over those with a masked token; 0 if there are none. Both [B, T]."""
     counts = mask.sum(-1)
     means = (values * mask).sum(-1) / counts.clamp(min=1)
     return means.sum() / (counts > 0).sum().clamp(min=1)

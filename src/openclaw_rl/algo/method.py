@@ -1,4 +1,4 @@
-"""What a method of learning is made of. Each has a file of its own in `algo/methods/`.
+"""The parts of a method of learning. Each method has its own file in `algo/methods/`.
 
 Nothing here, nor at the top of those files, loads torch: the server reads a method's weights without it.
 """
@@ -85,15 +85,15 @@ class LossOptions(Protocol):
 
 
 class AdvantageSum(Protocol):
-    """The advantage of sampled tokens, made of the score's and the hint's."""
+    """The advantage of sampled tokens, made from the score's and the hint's."""
 
     def __call__(self, rl: Tensor | None, opd: Tensor | None, /, *, w_rl: float, w_opd: float) -> Tensor | None:
-        """Both [T] or None where the signal does not exist. None where nothing is learned."""
+        """Both [T] or None if the signal does not exist. None if nothing is learned."""
         ...
 
 
 class PolicyObjective(Protocol):
-    """What an advantage makes of sampled tokens' log-probabilities, to be maximised."""
+    """The objective of sampled tokens, from their log-probabilities and advantages, to be maximised."""
 
     def __call__(
         self,
@@ -111,14 +111,14 @@ class PolicyObjective(Protocol):
 
 
 class Distance(Protocol):
-    """What a teacher's distribution makes of the policy's, to be minimised."""
+    """The distance of the policy's distribution from the teacher's, to be minimised."""
 
     def __call__(
         self, policy: Tensor, teacher: Tensor, selected: SelectedTokens | None, options: LossOptions, /
     ) -> Tensor:
         """Log-probabilities over the vocabulary, both [T, V], [T] out.
 
-        `selected` is None where the policy that is read is also the one that sampled.
+        `selected` is None if the policy that is read is also the one that sampled.
         """
         ...
 
@@ -129,7 +129,7 @@ class Distillation:
 
     top_k: int  # tokens compared at each position, if settings do not say
     hint_selection: HintSelection  # if settings do not say
-    is_target: bool  # it says how far to go, so a step may make several updates; a clipped gap does not
+    is_target: bool  # it defines a target, so a step may make several updates; a clipped gap does not
     reads_sampler: bool  # the version that sampled is read again, for importance weights
     distance: Distance
 

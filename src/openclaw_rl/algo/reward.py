@@ -1,4 +1,4 @@
-"""Rewards: what a reply, a step or a judge's vote is worth before it is compared with others."""
+"""Rewards: the reward of a reply, a step or a judge's vote, before it is compared with others."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from openclaw_rl.algo.advantage import group_advantage
 
 
 def promoted(scores: Sequence[float], means: Sequence[float | None]) -> tuple[int, float] | None:
-    """Which turn of a session stands for it where all scored 0, and the mean of its votes as reward.
+    """The turn that represents a session if all scored 0, with the mean of its votes as reward.
 
-    None where a turn scored something, or nobody voted on any; a reward of 0 means that the KL term alone is trained.
+    None if a turn scored something, or none had votes; a reward of 0 means that only the KL term is trained.
     """
     voted = [(mean, -index) for index, mean in enumerate(means) if mean is not None]
     if any(score != 0 for score in scores) or not voted:
@@ -52,14 +52,14 @@ def rlanything_reward(outcome: float, votes: Tensor, *, weight: float = 1.0) -> 
 
 
 def judge_reward(reward: float, votes: Sequence[int | None], *, unparsable: float = -2.0) -> list[float]:
-    """What each vote earns the judge itself: R_i * S_ij, or `unparsable` for a vote that was none."""
+    """The judge's own reward for each vote: R_i * S_ij, or `unparsable` for an invalid vote."""
     return [unparsable if vote is None else reward * vote for vote in votes]
 
 
 def judge_precision_bound(right_positive: float, right_negative: float, votes: int) -> float:
     """A lower bound on the share of pairs a judge orders rightly: 1 - exp(-m (mu - 1)^2 / 4), mu = p+ + p-.
 
-    0 where mu is at most 1, a judge no better than chance.
+    0 if mu is at most 1, a judge no better than chance.
     """
     lead = right_positive + right_negative - 1.0
     if lead <= 0:
@@ -68,7 +68,7 @@ def judge_precision_bound(right_positive: float, right_negative: float, votes: i
 
 
 def task_move(success: float, *, harder_above: float = 0.8, easier_below: float = 0.2) -> int:
-    """+1 where a task is to become harder, -1 where easier, 0 where it is right."""
+    """+1 if a task should become harder, -1 if easier, 0 if it is right."""
     return int(success > harder_above) - int(success < easier_below)
 
 

@@ -1,4 +1,4 @@
-"""The command `openclaw-rl`: what each command is for is said in its help. A command is imported when it is named."""
+"""The command `openclaw-rl`: its help describes each command. A command is imported only when named."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The module whose `app` holds a command, or is the group of that name.
+    """The module whose `app` contains a command, or is the group of that name.
 
     A group with `help` is not imported for the list of commands.
     """
@@ -85,7 +85,7 @@ _PANEL_OF = {name: heading for heading, panel in _PANELS.items() for name in pan
 class _Commands(TyperGroup):
     """All commands, each imported when it is named.
 
-    A subclass, since this is how typer asks for a command; `Any`, since typer keeps the types of its arguments private.
+    A subclass, since typer looks commands up this way; `Any`, since typer keeps the types of its arguments private.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -93,14 +93,14 @@ class _Commands(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command; None where there is none of that name, and then all are here, for the one that was meant."""
+        """The command. None if there is none of that name; then all are loaded, to suggest the nearest."""
         for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
             if name not in self.commands:
                 self.commands[name] = _imported(name)
         return self.commands.get(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Lists the commands, with stand-ins for heavy groups; nothing is asked of them after the help."""
+        """Lists the commands, with stand-ins for heavy groups; they only appear in the help."""
         for name, source in COMMANDS.items():
             if source.help and name not in self.commands:
                 self.commands[name] = TyperGroup(name=name, help=source.help, rich_help_panel=_PANEL_OF[name])
@@ -124,12 +124,12 @@ def main() -> None:
         app()
     except OpenClawRLError as problem:
         _tell(problem)
-    except BaseExceptionGroup as group:  # a stage that runs beside others failed
+    except BaseExceptionGroup as group:  # a stage that runs with others failed
         told, rest = group.split(OpenClawRLError)
         if rest is not None or told is None:
             raise
         _tell(_first(told))
-    except OSError as problem:  # a file that some command writes or reads
+    except OSError as problem:  # a file that a command writes or reads
         if not is_about_disk(problem):
             raise
         _tell(unwritable(Path(str(problem.filename or "a file")), problem))
@@ -143,7 +143,7 @@ def main() -> None:
 
 
 def command_names() -> list[str]:
-    """Every command as it is typed, those of groups too. Imports all of them."""
+    """Every command as typed, including those of groups. Imports all of them."""
     found: list[str] = []
     for name in COMMANDS:
         command = _imported(name)

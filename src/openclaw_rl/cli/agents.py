@@ -63,7 +63,7 @@ Pictures = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where the server is and which key it takes; `folder` is that of the installation if it is on this machine."""
+    """The server's address and key; `folder` is the installation's if it is on this machine."""
 
     url: str
     key: str
@@ -72,7 +72,7 @@ class ServerAddress:
 
 @dataclass(frozen=True, slots=True)
 class AttemptOptions:
-    """What the commands have in common."""
+    """The options that the commands share."""
 
     tasks: list[Path]
     kind: str
@@ -93,7 +93,7 @@ class AttemptOptions:
 
 
 def server_address(home: Path | None, url: str, key: str) -> ServerAddress:
-    """The server that was named, or that runs on the installation. Raises ConfigError where there is none."""
+    """The named server, or the one that runs on the installation. Raises ConfigError if there is none."""
     from openclaw_rl.config import read_config
     from openclaw_rl.home.folder import address_of, check_key
 
@@ -109,7 +109,7 @@ def server_address(home: Path | None, url: str, key: str) -> ServerAddress:
 
 
 def entries_of(options: AttemptOptions) -> list[TaskEntry]:
-    """The tasks that were asked for. Raises TaskError where there are none."""
+    """The requested tasks. Raises TaskError if there are none."""
     from openclaw_rl.agents.entries import task_entries
     from openclaw_rl.envs.task import Split
 
@@ -122,7 +122,7 @@ def entries_of(options: AttemptOptions) -> list[TaskEntry]:
 async def attempts_at(
     server: ServerAddress, options: AttemptOptions, *, is_side: bool = False
 ) -> AsyncIterator[Attempts]:
-    """What makes attempts against the server, with environments on this machine."""
+    """Makes attempts against the server, with environments on this machine."""
     from openclaw_rl.agents.attempts import Attempts
     from openclaw_rl.agents.endpoint import PolicyEndpoint
     from openclaw_rl.agents.entries import local_envs, pool_envs
@@ -316,7 +316,7 @@ async def _train(server: ServerAddress, options: AttemptOptions, plan: TrainingP
             )
             try:
                 await training.run()
-            except asyncio.CancelledError:  # what is known so far is worth a line; the run can be gone on with
+            except asyncio.CancelledError:  # print the results so far; the run can be continued
                 print(json.dumps(figures_of(training, seconds=time.monotonic() - began_s)), flush=True)
                 raise
     return figures_of(training, seconds=time.monotonic() - began_s)

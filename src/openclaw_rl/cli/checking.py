@@ -1,4 +1,4 @@
-"""`openclaw-rl check`: is everything in the folder sound, and what can be mended."""
+"""`openclaw-rl check`: checks and repairs the folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands share: where they speak, which folder they are about."""
+"""What commands share: their console and their folder."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from openclaw_rl.errors import ConfigError
 T = TypeVar("T")
 
 say = Console(stderr=True, highlight=False)
-WIDEST = 10_000  # columns: what is printed in so many is cut off nowhere
+WIDEST = 10_000  # columns: wide enough that nothing is cut off
 
 Home = Annotated[Path | None, typer.Option("--home", help="The installation's folder. [default: ~/.openclaw-rl]")]
 
 
 def home_of(given: Path | None, *, needs_store: bool = True) -> Path:
-    """The folder of an installation that has been started at least once; one whose store is lost has its versions."""
+    """The folder of an installation that has been started at least once; it may have versions without a store."""
     from openclaw_rl.config import read_config
     from openclaw_rl.core.manifest import has_versions
     from openclaw_rl.store.connection import MAKE_STORE
@@ -44,7 +44,7 @@ def home_of(given: Path | None, *, needs_store: bool = True) -> Path:
 
 
 def served_home(given: Path | None, *, as_json: bool) -> Path | None:
-    """The folder of an installation that a server runs on; None where none does, which is printed."""
+    """The folder of an installation that a server runs on; None if none does, which is printed."""
     from openclaw_rl.home.folder import address_of
 
     home = home_of(given)
@@ -56,10 +56,10 @@ def served_home(given: Path | None, *, as_json: bool) -> Path | None:
 
 
 def print_table(table: Table, out: Console | None = None) -> None:
-    """Prints a table and cuts off nothing in it, since the next command may need it: an id, a name, a version.
+    """Prints a table without cutting anything off, since the next command may need an id, a name or a version.
 
-    In a pipe or a file each row is one line. In a terminal what is too long goes on below, except in columns that do
-    not wrap; the table is as wide as those need.
+    In a pipe or a file each row is one line. In a terminal long text wraps, except in columns that do
+    not wrap; the table is wide enough for those.
     """
     out = out or Console()
     for column in table.columns:
@@ -70,7 +70,7 @@ def print_table(table: Table, out: Console | None = None) -> None:
 
 
 def print_evaluation(name: str, figures: Mapping[str, Json], home: Path | None = None) -> None:
-    """Prints the figures as a line of JSON, and enters them in the sinks that the settings name."""
+    """Prints the figures as a line of JSON, and sends them to the sinks that the settings name."""
     from openclaw_rl.config import read_config
     from openclaw_rl.telemetry.hub import note_evaluation
 
@@ -82,10 +82,10 @@ def print_evaluation(name: str, figures: Mapping[str, Json], home: Path | None =
 
 
 def run_in_order(work: Coroutine[None, None, T]) -> T:
-    """`asyncio.run`, where SIGTERM cancels `work` as Ctrl-C does, so that the servers it started are ended by it.
+    """`asyncio.run` in which SIGTERM cancels `work` as Ctrl-C does, so that `work` ends the servers it started.
 
-    Not by an exception out of a signal's handler: that falls between any two lines, between a server's start and the
-    line that knows of it too.
+    It does not raise from a signal handler: that could happen between any two lines, for example between a server's
+    start and the line that records it.
     """
 
     async def watched() -> T:

@@ -150,7 +150,7 @@ def _changed(client: ClientRecipe, target: Target, before: str, path: Path) -> s
 
 
 def _undo(client: ClientRecipe | None, file: Path | None, *, prints: bool) -> None:
-    """Takes our part out of the client's file; None is OpenClaw."""
+    """Removes our part from the client's file; None is OpenClaw."""
     path = file or (openclaw.config_path() if client is None else client.path())
     before = None if path is None else old_text(path)
     if path is None or before is None or (client is not None and not client.is_written):
@@ -168,7 +168,7 @@ def _undo(client: ClientRecipe | None, file: Path | None, *, prints: bool) -> No
 
 
 def _restored(client: ClientRecipe | None, before: str, path: Path) -> str:
-    """The text of the client's file without our part; empty where nothing is left."""
+    """The text of the client's file without our part; empty if nothing is left."""
     if client is None or client.json:
         held = openclaw.parsed(before, path)
         nobody = Target("", "", "", None)

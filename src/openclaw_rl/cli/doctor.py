@@ -1,4 +1,4 @@
-"""The command that says why nothing is learned, or that all is well."""
+"""`openclaw-rl doctor`: says why nothing is learned, or that all is well."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def wishes(
 
 
 def _plan(mode: Mode, methods: list[str], model: str, problems: Path | None, recipe: Path | None) -> EvalPlan:
-    """What is asked of which model; how often and how long is filled in after."""
+    """The plan's model and conditions; numbers and lengths are filled in later."""
     from openclaw_rl.evals.people.exercises import ToyExercises, read_exercises
     from openclaw_rl.evals.personalization.methods import chosen, read_recipe
     from openclaw_rl.evals.personalization.plan import EvalPlan
@@ -202,7 +202,7 @@ def _plan(mode: Mode, methods: list[str], model: str, problems: Path | None, rec
 
 
 def _run(plan: EvalPlan) -> list[Trial]:
-    """Every trial of the plan, shown as they come."""
+    """Runs every trial of the plan and shows results as they come."""
     from openclaw_rl.evals.personalization.plan import run_plan
     from openclaw_rl.evals.personalization.view import PlanView
 
@@ -213,7 +213,7 @@ def _run(plan: EvalPlan) -> list[Trial]:
 def _deliver(
     plan: EvalPlan, trials: list[Trial], json_file: Path | None, report: Path | None, results: tuple[Path | None, str]
 ) -> None:
-    """The figures, to everywhere they are wanted."""
+    """Writes the figures to all requested places."""
     from openclaw_rl.evals.personalization import report as reports
     from openclaw_rl.evals.personalization.figures import figures
 

@@ -1,4 +1,4 @@
-"""Commands that take past steps again: without something that is to be forgotten, or to see that they give the same."""
+"""Commands that take past steps again: to forget something, or to check that they give the same result."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def forget(
 
 
 def _by_server(at: Path, what: ForgetTarget, *, dry_run: bool, yes: bool, remake: bool, records: bool) -> None:
-    """The same, asked of the running server."""
+    """The same, through the running server."""
     from openclaw_rl.owner import forget as server
 
     known = asyncio.run(server.standing(at))
@@ -120,7 +120,7 @@ def _by_server(at: Path, what: ForgetTarget, *, dry_run: bool, yes: bool, remake
 
 
 def _was_forgotten(at: Path, what: ForgetTarget, certificates: Sequence[Certificate]) -> bool:
-    """Says so where just this was forgotten before; then it is no mistake that nothing of that name is there."""
+    """Reports that exactly this was forgotten before; a missing name is then not an error."""
     from openclaw_rl.remake.forget_plan import certificate_path, is_about
 
     found = next((item for item in reversed(certificates) if is_about(item, what)), None)
@@ -130,7 +130,7 @@ def _was_forgotten(at: Path, what: ForgetTarget, certificates: Sequence[Certific
 
 
 def _wait(at: Path, name: str, *, remake: bool) -> None:
-    """Until it is done; Ctrl-C ends the waiting alone."""
+    """Waits until it is done; Ctrl-C ends only the wait."""
     try:
         asyncio.run(_follow(at, name, remake=remake))
     except KeyboardInterrupt:
@@ -139,7 +139,7 @@ def _wait(at: Path, name: str, *, remake: bool) -> None:
 
 
 async def _follow(at: Path, name: str, *, remake: bool) -> None:
-    """Shows how far a forgetting has come until it is done, and its certificate. Raises Exit where versions are not."""
+    """Shows the progress of a forgetting until it is done, and its certificate. Raises Exit if versions are missing."""
     from openclaw_rl.owner import forget as server
 
     async for now in server.followed(at, name, until_made=remake):

@@ -74,7 +74,7 @@ def init(
     from openclaw_rl.home.machine import advice, this_machine, weights_bytes
     from openclaw_rl.serve.settings import ServeSettings
 
-    # An empty file: the settings that are there may be damaged, and are about to be replaced.
+    # An empty file: the present settings may be damaged, and are about to be replaced.
     folder = read_config(Path(os.devnull), overrides={"home": None if home is None else str(home)}).home.absolute()
     file = folder / FILE_NAME
     if file.exists() and not force:
@@ -107,7 +107,7 @@ def init(
 
 
 def _model(given: str | None) -> tuple[str, Path | None]:
-    """The name to write, and its folder where it is one. Raises ModelError; at a terminal it is asked for again."""
+    """The model's name, and its folder if local. Raises ModelError; at a terminal it asks again."""
     from openclaw_rl.home.models import local_folder
 
     question = "Which model? A folder, a hub name such as Qwen/Qwen3-0.6B, or `bundled`, a toy"
@@ -126,7 +126,7 @@ def _model(given: str | None) -> tuple[str, Path | None]:
 
 
 def _asked(question: str, choices: dict[str, str]) -> str:
-    """One of the choices; the first where there is no terminal."""
+    """One of the choices; the first if there is no terminal."""
     first = next(iter(choices))
     if not sys.stdin.isatty():
         return first
@@ -144,7 +144,7 @@ def _absolute(path: Path | None) -> str:
 
 
 def _lines(model: str, carry: Carry, where: ServeSettings, advised: Advice) -> Iterator[str]:
-    """The file: what was chosen and what is recommended, each with a reason."""
+    """The file's lines: chosen and recommended settings, each with a reason."""
     yield "# Settings of OpenClaw-RL, written by `openclaw-rl init`. `openclaw-rl settings` prints all there are."
     yield "# A model folder, a name on the Hugging Face hub, or `bundled` for the toy model in the package."
     yield f"model = {_text(model)}"

@@ -79,7 +79,7 @@ def judge(
 
 
 def _overruled(home: Path | None) -> list[JudgeCase]:
-    """The installation's own cases. Raises ConfigError where there is none."""
+    """The installation's own cases. Raises ConfigError if there is none."""
     from openclaw_rl.owner.inspection import overruled_of
 
     folder = home_of(home)
@@ -126,7 +126,7 @@ def wordings(
 async def _run(
     asked: tuple[str, str, str], settings: JudgeSettings, at_once: int, cases: Sequence[JudgeCase]
 ) -> list[JudgedCase]:
-    """The verdicts of the judge at a URL, of that name, or of a model that is served for it."""
+    """The verdicts of the judge at a URL, or of a model that is served for this."""
     url, name, model = asked
     key = os.environ.get(KEY, "")
     async with AsyncExitStack() as stack:

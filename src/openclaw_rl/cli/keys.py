@@ -1,4 +1,4 @@
-"""`openclaw-rl keys`: who may ask this server, for what, and how much."""
+"""`openclaw-rl keys`: who may use this server, for what, and how much."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _print_episodes(rows: Sequence[dict[str, Json]]) -> None:
 
 
 def _print_episode(found: Mapping[str, Json]) -> None:
-    """What was to be done, then each step: what was said, what the environment showed, and what became of it."""
+    """Prints the task, then each step: the reply, the environment's observation, and the turn's state."""
     outcome = "none" if found["outcome"] is None else found["outcome"]
     group = "" if found["group"] is None else f", group {found['group']}"
     print(f"episode {found['id']}: task {found['task']}{group}, {found['state']}")

@@ -1,4 +1,4 @@
-"""`openclaw-rl plan`: what goes on which GPU, what it takes and what will not fit, before anything starts."""
+"""`openclaw-rl plan`: which role runs on which GPU, its memory, and what does not fit, before anything starts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def plan(
 
 
 def as_table(asked: PlanQuestion, found: Placing, expected: Forecast) -> dict[str, Json]:
-    """All of it, in bytes; every item with how it was computed."""
+    """The whole plan, in bytes; every item with its formula."""
     devices: list[Json] = [
         {
             "device": one.name,
@@ -95,7 +95,7 @@ def as_table(asked: PlanQuestion, found: Placing, expected: Forecast) -> dict[st
 
 
 def lines(asked: PlanQuestion, found: Placing, expected: Forecast, *, explain: bool) -> Iterator[str]:
-    """The same for people."""
+    """The plan as text for people."""
     shape, settings = asked.model, asked.settings
     experts = f", {shape.active / 1e9:.2f} billion for each token" if shape.experts else ""
     yield f"{shape.name}: {shape.total / 1e9:.3g} billion weights{experts}"
@@ -159,7 +159,7 @@ def _memory_settings(
 
 
 def _shape(name: str) -> ModelShape:
-    """The sizes of a model; of one on the hub only its config.json is fetched. Raises ModelError."""
+    """The sizes of a model; for one on the hub only its config.json is fetched. Raises ModelError."""
     from openclaw_rl.errors import ModelError
     from openclaw_rl.home.models import local_folder
     from openclaw_rl.plan.shape import read_shape

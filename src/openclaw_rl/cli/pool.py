@@ -1,4 +1,4 @@
-"""`openclaw-rl pool`: a server of environments, how it stands, and draining it."""
+"""`openclaw-rl pool`: serves environments, shows a pool's status, and drains it."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _serve(
             serve_pool(folder, tasks, options, key=key, host=where.host, port=where.port, tls=tls, announce=announce)
         )
     finally:
-        if is_noted:  # else it is another server's
+        if is_noted:  # otherwise it is another server's
             forget_address(folder)
 
 
@@ -246,7 +246,7 @@ def _kinds(words: list[str]) -> dict[str, str]:
 def _asked(
     url: str | None, home: Path | None, api_key: str | None, method: str, path: str, *, body: object
 ) -> dict[str, object]:
-    """What a pool answers."""
+    """A pool's answer."""
     from openclaw_rl.envs.pool.client import PoolClient
     from openclaw_rl.envs.pool.wire import read_json
     from openclaw_rl.home.folder import address_of, check_key

@@ -92,7 +92,7 @@ def _log_line(line: str) -> None:
 
 
 def _settings(file: Path | None, given: Mapping[str, Json], level: int) -> Config:
-    """The settings, with the log written as they say, what is logged while they are read included."""
+    """The settings. The log follows them, including lines logged while they are read."""
     from openclaw_rl.config import read_config
     from openclaw_rl.core.logs import kept_until_known
     from openclaw_rl.telemetry.settings import LogFormat

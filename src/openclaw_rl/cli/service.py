@@ -104,7 +104,7 @@ def status(*, name: Name = NAME) -> None:
 
 
 def _config(home: Path | None) -> Config:
-    """The settings that the server would start with: what is wrong with them is said now."""
+    """Reads the settings for the server, so that mistakes are reported now."""
     from openclaw_rl.config import read_config
 
     return read_config(overrides={"home": None if home is None else str(home)})
@@ -127,7 +127,7 @@ def _starting(service: Service, kind: Manager, file: Path) -> tuple[tuple[str, .
 
 
 def _stopping(service: Service, kind: Manager) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """What stops it, and what is to be done when its file is gone."""
+    """The commands that stop it, and those to run after its file is removed."""
     if kind is Manager.LAUNCHD:
         return ("launchctl", "bootout", f"{_domain()}/{service.name}"), ()
     control = ("systemctl", "--user")
@@ -139,12 +139,12 @@ def _domain() -> str:
 
 
 def _check_manager(kind: Manager) -> None:
-    """Raises ConfigError where the user's own manager does not run, as in most containers."""
+    """Raises ConfigError if the user's own manager does not run, as in most containers."""
     ask = ("systemctl", "--user", "show-environment")
     if kind is Manager.SYSTEMD and (done := _called(ask)).returncode:
         raise ConfigError(
             f"systemd runs no services for this user: {_last(done)}",
-            fix="log in as that user, or start `openclaw-rl serve` by what else runs programs here",
+            fix="log in as that user, or start `openclaw-rl serve` with what else runs programs here",
         )
 
 
@@ -159,7 +159,8 @@ def _called(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, capture_output=True, text=True, timeout=_ASK_S, check=False)
     except FileNotFoundError as problem:
         raise ConfigError(
-            f"there is no {command[0]} on this machine", fix="start `openclaw-rl serve` by what else runs programs here"
+            f"there is no {command[0]} on this machine",
+            fix="start `openclaw-rl serve` with what else runs programs here",
         ) from problem
     except subprocess.TimeoutExpired as problem:
         raise ConfigError(f"`{' '.join(command)}` did not end in {_ASK_S} seconds") from problem

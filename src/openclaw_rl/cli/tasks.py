@@ -1,4 +1,4 @@
-"""`openclaw-rl tasks`: tasks for agents, looked at before anyone learns from them."""
+"""`openclaw-rl tasks`: checks tasks for agents before they are used, and makes tasks."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def make_swe(
     made = asyncio.run(_made(library, out, tests, choice, box=box, at_once=at_once, is_quiet=as_json))
     others = {outcome: count for outcome, count in made.outcomes.items() if outcome != "kept"}
     if as_json:
-        told = {"folder": str(made.folder), "kept": len(made.rows), "functions": made.functions, "others": others}
-        print(json.dumps({**told, "tried_functions": made.tried_functions, "left_out": made.left_out}))
+        figures = {"folder": str(made.folder), "kept": len(made.rows), "functions": made.functions, "others": others}
+        print(json.dumps({**figures, "tried_functions": made.tried_functions, "left_out": made.left_out}))
     else:
         said = ", ".join(f"{count} bugs: {outcome}" for outcome, count in sorted(others.items())) or "none"
         say.print(

@@ -152,7 +152,7 @@ def _versions(found: Facts) -> RenderableType:
 
 
 def _sources(row: Mapping[str, Json]) -> str:
-    """What a version was made from that held no wish, as the page says it."""
+    """What a version was made from without a wish, in the page's words."""
     counts = ((_number(_mapped(row["from"]).get(kind)), words) for kind, words in SOURCES.items())
     return ", ".join(f"{count:.0f} {words}" for count, words in counts if count)
 

@@ -1,4 +1,4 @@
-"""Commands about versions: see them, go back, compare two, keep one, let none be trained."""
+"""Commands about versions: list them, roll back, compare two, pin one, freeze training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from openclaw_rl.core.version import SHARED
 app = typer.Typer()
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Version = Annotated[str, typer.Argument(help="A version, as `openclaw-rl versions` lists it: 3, or user-ann.3.")]
-SHOWN = {  # metric -> how it is called beside a version
+SHOWN = {  # metric -> its name next to a version
     "loss": "loss",
     "gate_kl": "nats from base",
     "gate_wish_before": "from its hints before",
@@ -29,7 +29,7 @@ SHOWN = {  # metric -> how it is called beside a version
     "gate_tasks": "tasks done",
     "watch_corrected": "corrected when watched",
 }
-STANDS = {  # a version's status -> what people read, and its colour
+STANDS = {  # a version's status -> its text and colour
     "live": ("passed", "white"),
     "refused": ("refused", "red"),
     "candidate": ("at the gate", "yellow"),
@@ -55,7 +55,7 @@ def versions(
     if as_json:
         print(json.dumps(found))
         return
-    # a tree is cut off at the width of its console, and versions in a row lie ever deeper
+    # a tree is cut off at the width of its console, and versions in a row are ever deeper
     out = Console(highlight=False, soft_wrap=True, width=WIDEST)
     for root in _trees(found, with_turns=turns):
         out.print(root)
@@ -149,7 +149,7 @@ def _trees(found: dict[str, Json], *, with_turns: bool) -> list[Tree]:
     known = {str(row["version"]): row for row in rows}
     nodes: dict[str, Tree] = {}
     roots: list[Tree] = []
-    for row in rows:  # oldest first, so that a parent stands there already
+    for row in rows:  # oldest first, so that a parent is already there
         parent = str(row["parent"] or "")
         if parent and parent not in known and parent not in nodes:
             nodes[parent] = Tree(f"[bold]{escape(parent)}[/]  {_what_is(parent)}")
@@ -164,7 +164,7 @@ def _trees(found: dict[str, Json], *, with_turns: bool) -> list[Tree]:
 
 
 def _what_is(parent: str) -> str:
-    """What a version is that others were made from, and that is not among those shown."""
+    """The text for a parent version that is not among those shown."""
     if not parent.endswith(".0"):
         return "an earlier version"
     return "the base model" if parent == f"{SHARED}.0" else "served as the shared version is"
@@ -183,9 +183,11 @@ def _label(row: dict[str, Json], *, with_turns: bool) -> str:
     if row.get("pruned_at") is not None:
         lines.append(f"[dim]{escape(_without_weights(row))}[/]")
     metrics = row["metrics"] if isinstance(row["metrics"], dict) else {}
-    told = [f"{words} {value:.3g}" for name, words in SHOWN.items() if isinstance(value := metrics.get(name), float)]
-    if told:
-        lines.append(f"[dim]{', '.join(told)}[/]")
+    measured = [
+        f"{words} {value:.3g}" for name, words in SHOWN.items() if isinstance(value := metrics.get(name), float)
+    ]
+    if measured:
+        lines.append(f"[dim]{', '.join(measured)}[/]")
     lines += [f"[italic]{escape(str(text))}[/]" for text in json_list(row.get("learned", []))[:3]]
     if with_turns and turns:
         lines.append(f"[dim]{escape(', '.join(turns))}[/]")
@@ -193,7 +195,7 @@ def _label(row: dict[str, Json], *, with_turns: bool) -> str:
 
 
 def _without_weights(row: dict[str, Json]) -> str:
-    """What can be done about a version whose weights were removed to save room."""
+    """What can be done about a version with pruned weights."""
     lost = row.get("erased")
     if isinstance(lost, dict):
         many = "1 sample" if lost["samples"] == 1 else f"{lost['samples']} samples"

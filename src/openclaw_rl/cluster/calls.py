@@ -1,4 +1,4 @@
-"""What is asked of the process that speaks with Ray, and what it answers, over `core.pipe`."""
+"""The calls to the process that talks to Ray, and its answers, over `core.pipe`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from openclaw_rl.cluster.roles import Group
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The first message: join this cluster and set these groups' room aside. Answered by Joined."""
+    """The first message: join this cluster and reserve these groups' room. Answered by Joined."""
 
     address: str
     groups: tuple[Group, ...]
@@ -19,7 +19,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """All groups have their room; `nodes` are the cluster's, in words. `here` is this machine's address in it."""
+    """All groups have their room; `nodes` are the cluster's, as text. `here` is this machine's address in it."""
 
     nodes: tuple[str, ...]
     here: str
@@ -27,7 +27,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of one process of a group. As a message: make it anew, on a node that lives. Answered by Placed."""
+    """The place of one process of a group. As a message: make it again, on a live node. Answered by Placed."""
 
     role: str
     number: int
@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The node's address, a free port of it, and what a process there needs in its environment to use its GPUs."""
+    """The node's address, a free port of it, and the environment variables with which a process there uses its GPUs."""
 
     address: str
     port: int
@@ -71,7 +71,7 @@ class StartProcess:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Answered, once the process has ended, by how it did."""
+    """Wait for the process's end. Answered by how it ended."""
 
     place: Place
 

@@ -1,4 +1,4 @@
-"""A cluster as the rest of the program sees it: hosts for processes. The process that speaks with Ray is its child."""
+"""A cluster for the rest of the program: hosts for processes. A child process talks to Ray."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from openclaw_rl.errors import ClusterError, ConfigError, OpenClawRLError
 
 log = logging.getLogger(__name__)
 END_S = 30.0
-JOIN_S = 60.0  # beyond what the room may be waited for
+JOIN_S = 60.0  # in addition to the time for room
 
 
 @dataclass(slots=True)
 class Cluster:
-    """Made by `join`. A child that ended, as it does when its cluster goes away, is started anew by the next call."""
+    """Made by `join`. A child that ended, as it does when its cluster goes away, is started again by the next call."""
 
     _join: Join
     joined: Joined | None = None
@@ -49,8 +49,8 @@ class Cluster:
 
     @classmethod
     async def join(cls, address: str, groups: Sequence[Group], *, place_s: float = 60.0) -> Cluster:
-        """The cluster, with room for all groups set aside. Raises ConfigError where it cannot be had or is too small,
-        ClusterError where it broke.
+        """The cluster, with reserved room for all groups. Raises ConfigError if it is not available or too small,
+        ClusterError if it broke.
         """
         cluster = cls(Join(address, tuple(groups), place_s))
         try:
@@ -62,7 +62,7 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """Where it was joined."""
+        """The address where it was joined."""
         return self._join.address
 
     def host(self, role: str, number: int) -> NodeHost:
@@ -70,7 +70,7 @@ class Cluster:
         return NodeHost(self, Place(role, number))
 
     async def ask(self, call: Call) -> object:
-        """What the child answers. Raises ClusterError, ConfigError."""
+        """The child's answer. Raises ClusterError, ConfigError."""
         await self._ready()
         return await self._told(call)
 
@@ -103,7 +103,7 @@ class Cluster:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env=os.environ | {"RAY_DEDUP_LOGS": "0"},
-                start_new_session=True,  # a Ctrl-C is for this program, which ends its children in order
+                start_new_session=True,  # Ctrl-C is handled by this program, which ends its children in order
             )
             self._reader = asyncio.create_task(self._read(self._child))
             try:
@@ -127,7 +127,7 @@ class Cluster:
         number, answer = self._number, asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         try:
-            with contextlib.suppress(OSError):  # the reader says that it ended
+            with contextlib.suppress(OSError):  # the reader reports its end
                 child.stdin.write(pipe.packed((number, call)))
                 await child.stdin.drain()
             found = await answer
@@ -154,12 +154,12 @@ class Cluster:
 
 
 class NodeHost:
-    """A `Host` on whatever node has the place."""
+    """A `Host` on the node of its place."""
 
     def __init__(self, cluster: Cluster, place: Place) -> None:
         self._cluster = cluster
         self._place = place
-        self.environment: dict[str, str] = {}  # what a process there needs to use its GPUs
+        self.environment: dict[str, str] = {}  # for a process there to use its GPUs
         self._waiting: asyncio.Task[str] | None = None
 
     @property
@@ -169,7 +169,7 @@ class NodeHost:
 
     @property
     def has_ended(self) -> str:
-        """How the process ended, or what became of its node."""
+        """How the process ended, or what happened to its node."""
         return self._waiting.result() if self._waiting is not None and self._waiting.done() else ""
 
     async def open(self) -> tuple[str, int]:
@@ -182,20 +182,20 @@ class NodeHost:
         return found.address, found.port
 
     async def folder(self, folder: Path, *, names: Sequence[str] = (), is_kept: bool = False) -> Path:
-        """Where the node has it."""
+        """The folder's path on the node."""
         found = await self._ask(Send(self._place, folder, tuple(names), is_kept))
         if not isinstance(found, Path):
             raise TypeError(f"a folder was answered by {type(found).__name__}")
         return found
 
     async def forget(self, folder: Path) -> None:
-        """Its files need no longer be there."""
+        """Lets the node remove the files."""
         await self._ask(Forget(self._place, folder))
 
     async def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Starts it on the node; what it prints comes to this program's stderr.
 
-        Where the command is the Python of this program, the node's own is taken.
+        If the command is this program's Python, the node's own is used.
         """
         words = tuple("" if word == sys.executable and not at else word for at, word in enumerate(command))
         await self._ask(StartProcess(self._place, words, self.environment | dict(environment)))
@@ -206,7 +206,7 @@ class NodeHost:
         return "" if self._waiting is None else await asyncio.shield(self._waiting)
 
     async def end(self) -> None:
-        """Ends it, where its node lives."""
+        """Ends it, if its node lives."""
         await self._stop_waiting()
         if self._cluster.joined is not None:
             with contextlib.suppress(ClusterError):
@@ -227,5 +227,5 @@ class NodeHost:
     async def _ask(self, call: Call) -> object:
         try:
             return await self._cluster.ask(call)
-        except ConfigError as problem:  # the cluster is another than it was when this program joined it
+        except ConfigError as problem:  # the cluster has changed since this program joined it
             raise ClusterError(problem.problem, fix=problem.fix) from problem

@@ -1,8 +1,8 @@
-"""The process that speaks with Ray: reads calls on stdin, answers on stdout, and leaves once stdin closes.
+"""The process that talks to Ray: reads calls on stdin, answers on stdout, and ends when stdin closes.
 
-Ray ends a program that loses its cluster, and takes over signals. So the server does not speak with it itself: this
-process may end, and another be started. When it ends, however it does, Ray ends its actors, and with them what they
-run.
+Ray ends a program that loses its cluster, and takes over signals. So the server does not talk to it directly: this
+process may end and be replaced. However it ends, Ray then ends its actors with their
+processes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOT_INSTALLED = CallFailure(
 def main() -> None:
     """Serves calls until stdin closes."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what nodes print comes to stdout too, and goes to stderr instead of between the answers
+    os.dup2(2, 1)  # Ray prints nodes' output to stdout; send it to stderr, away from the answers
     set_up_logging(logging.WARNING, text="cluster: %(message)s")
     asyncio.run(_serve(answers))
     os._exit(0)
@@ -62,7 +62,7 @@ async def _serve(answers: BinaryIO) -> None:
             found = await _answer(cluster, call)
         except OpenClawRLError as problem:
             found = CallFailure(problem.problem, problem.fix, isinstance(problem, ConfigError))
-        except Exception as problem:  # the edge of a call: whoever asked must hear of it
+        except Exception as problem:  # the edge of a call: the caller must get the error
             log.exception("the call broke")
             found = CallFailure(f"{type(problem).__name__}: {problem}")
         pipe.write(answers, (number, found))

@@ -1,4 +1,4 @@
-"""The cluster as Ray shows it: joined, room set aside on its nodes, and a process in each place. Needs Ray."""
+"""The cluster through Ray: joins it, reserves room on its nodes, and runs a process in each place. Needs Ray."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ T = TypeVar("T")
 
 
 class RayCluster:
-    """Groups with their room, and an actor in each place that was asked for."""
+    """Groups with their room, and an actor in each requested place."""
 
     def __init__(self, join: Join) -> None:
         self._groups = {group.role: group for group in join.groups}
         self._room: dict[str, PlacementGroup] = {}
-        self._own: set[str] = set()  # roles whose room was set aside here
-        self._actors: dict[Place, Any] = {}  # Ray's handles have no type of their own
+        self._own: set[str] = set()  # roles whose room was reserved here
+        self._actors: dict[Place, Any] = {}  # Ray's handles have no type
         self._place_s = join.place_s
         self._sent: dict[tuple[Place, Path], str] = {}  # digests
         self._keeper = Path(inspect.getfile(keeper)).read_text("utf-8")
 
     @classmethod
     def join(cls, join: Join) -> RayCluster:
-        """Part of the cluster. Raises ConfigError where it cannot be had."""
+        """Joins the cluster. Raises ConfigError if it is not available."""
         ray.cloudpickle.register_pickle_by_value(node)
         try:
             _reach(join.address)
@@ -55,7 +55,7 @@ class RayCluster:
         return cls(join)
 
     async def reserve(self, join: Join) -> Joined:
-        """Sets each group's room aside. Raises ConfigError where the cluster has not enough."""
+        """Reserves each group's room. Raises ConfigError if the cluster has not enough."""
         nodes = _nodes()
         found = {group.role: _found(group.name) for group in join.groups if group.is_found}
         own = [group for group in join.groups if found.get(group.role) is None]
@@ -79,7 +79,7 @@ class RayCluster:
         return Joined(words, str(ray.util.get_node_ip_address()))
 
     async def place(self, place: Place) -> Placed:
-        """A new actor in the place. Raises ClusterError where no node has room for it, or it broke."""
+        """A new actor in the place. Raises ClusterError if no node has room for it, or it broke."""
         await self.end(place)
         group = self._groups[place.role]
         where = PlacementGroupSchedulingStrategy(self._room[place.role], place.number)
@@ -98,7 +98,7 @@ class RayCluster:
             ) from None
 
     async def send(self, send: Send) -> Path:
-        """Where the files are on the place's node."""
+        """The path of the files on the place's node."""
         actor, folder = self._actor(send.place), send.folder
         names = send.names or await asyncio.to_thread(_names, folder)
         digest = await asyncio.to_thread(digest_of, folder, names)
@@ -132,7 +132,7 @@ class RayCluster:
         return found
 
     async def end(self, place: Place) -> None:
-        """Ends the process, where there is one, and its actor."""
+        """Ends the process, if there is one, and its actor."""
         actor = self._actors.pop(place, None)
         self._sent = {key: digest for key, digest in self._sent.items() if key[0] != place}
         if actor is None:
@@ -143,7 +143,7 @@ class RayCluster:
         ray.kill(actor)
 
     def leave(self) -> None:
-        """Ends all actors, and gives the room back."""
+        """Ends all actors, and releases the room."""
         for role in self._own:
             remove_placement_group(self._room[role])
         ray.shutdown()
@@ -154,7 +154,7 @@ class RayCluster:
         return self._actors[place]
 
     async def _asked(self, place: Place, asked: Awaitable[T]) -> T:
-        """What an actor answers. Raises ClusterError where it is gone, or could not do it."""
+        """An actor's answer. Raises ClusterError if it is gone or failed."""
         try:
             return await asked
         except RayTaskError as problem:
@@ -166,7 +166,7 @@ class RayCluster:
 
 
 def _reach(address: str) -> None:
-    """Raises OSError or ValueError where nobody listens: Ray would try for minutes."""
+    """Raises OSError or ValueError if nobody listens: Ray would try for minutes."""
     if address != "auto":
         host, _, port = address.rpartition(":")
         socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
@@ -187,7 +187,7 @@ def _nodes() -> list[NodeRoom]:
 
 
 def _found(name: str) -> PlacementGroup | None:
-    """Room that another program of this namespace set aside under a name."""
+    """Room that another program in this namespace reserved under a name."""
     if name:
         with contextlib.suppress(ValueError):
             return get_placement_group(name)
@@ -217,7 +217,7 @@ def _refusal(address: str, problem: Exception) -> ConfigError:
         )
     if "raylet" in said or "node_ip_address" in said:
         return ConfigError(
-            f"this machine is no node of the cluster at {address}: {_line(said)}",
+            f"this machine is not a node of the cluster at {address}: {_line(said)}",
             fix=f"run `ray start --address={address}` on it first",
         )
     return ConfigError(

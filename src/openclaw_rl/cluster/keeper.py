@@ -1,7 +1,7 @@
-"""Runs one command for an actor, and ends all of it once that actor is gone, however it went.
+"""Runs one command for an actor, and ends all its processes when the actor is gone.
 
-Its text is run on the node by `python -c`, so it needs the standard library alone. Ray kills an actor's children when
-the actor ends, and theirs would go on without anybody; so this leaves the actor's children first.
+Its text is run on the node with `python -c`, so it uses only the standard library. Ray kills an actor's children when
+the actor ends, but not their children; so this process detaches from the actor first.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ END_S = 10.0
 
 
 def main() -> None:
-    """Reads the command from stdin, says the process's id and later how it ended; at stdin's end all is ended."""
+    """Reads the command from stdin, reports its pid and later how it ended; when stdin closes, ends everything."""
     if os.fork():
         os._exit(0)
     os.setsid()
     asked = json.loads(sys.stdin.readline())
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends after what it keeps
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it must end after its process
     try:
         child = subprocess.Popen(
             asked["command"],
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def watch(child: subprocess.Popen[bytes]) -> None:
-    """Says how the process ended; what it started and left behind is ended then."""
+    """Reports how the process ended; then ends the processes it left behind."""
     code = child.wait()
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
@@ -54,7 +54,7 @@ def watch(child: subprocess.Popen[bytes]) -> None:
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """Asks the process and its children to end, and ends them where they do not."""
+    """Asks the process and its children to end, and ends them if they do not."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -64,7 +64,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 
 def say(words: dict[str, object]) -> None:
-    """A line for the actor, where it is still there."""
+    """Sends a line to the actor, if it still exists."""
     with contextlib.suppress(OSError):
         sys.stdout.write(json.dumps(words) + "\n")
         sys.stdout.flush()

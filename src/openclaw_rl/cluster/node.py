@@ -1,6 +1,6 @@
-"""What runs on a node of the cluster as a Ray actor: it takes files, and has one process run there.
+"""The Ray actor on a node of the cluster: it receives files and runs one process.
 
-Ray sends this class by value, so a node needs the standard library and Ray alone; no other module of ours is imported.
+Ray sends this class by value, so a node needs only the standard library and Ray; it imports no other module of ours.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NodeActor:
         self._how = ""
 
     async def place(self) -> tuple[str, int, dict[str, str]]:
-        """The node's address, a free port of it, and which GPUs are this place's, as CUDA is told."""
+        """The node's address, a free port of it, and which GPUs are this place's, in CUDA's notation."""
         import ray
 
         address = str(ray.util.get_node_ip_address())
@@ -52,19 +52,19 @@ class NodeActor:
         return address, port, {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
 
     async def found(self, folder: str, names: Sequence[str], digest: str, is_kept: bool) -> str:
-        """Where these very files are on this node: under the same path, or sent before; empty where they are not."""
+        """The path of exactly these files on this node, the same or of an earlier transfer; empty if missing."""
         sent = self._sent(folder, digest, is_kept)
         if sent.is_dir() or await asyncio.to_thread(_holds, Path(folder), names, digest):
             return str(sent if sent.is_dir() else folder)
         return ""
 
     async def write(self, digest: str, name: str, data: bytes, is_kept: bool) -> None:
-        """The next piece of a file. Raises OSError, as where the disk is full."""
+        """The next piece of a file. Raises OSError, such as for a full disk."""
         path = self._coming(digest, is_kept) / name
         await asyncio.to_thread(_append, path, data)
 
     async def finish(self, folder: str, names: Sequence[str], digest: str, is_kept: bool) -> str:
-        """All files came: where they are. Raises ValueError where they are not what was sent."""
+        """The path of the complete files. Raises ValueError if they are not what was sent."""
         coming, place = self._coming(digest, is_kept), self._sent(folder, digest, is_kept)
         if await asyncio.to_thread(digest_of, coming, names) != digest:
             shutil.rmtree(coming, ignore_errors=True)
@@ -72,14 +72,14 @@ class NodeActor:
         place.parent.mkdir(exist_ok=True)
         try:
             coming.rename(place)
-        except OSError:  # somebody else's are there already
+        except OSError:  # another transfer has put them there already
             shutil.rmtree(coming, ignore_errors=True)
             if not place.is_dir():
                 raise
         return str(place)
 
     async def forget(self, digest: str) -> None:
-        """Removes files that were sent and are not kept."""
+        """Removes files that were sent and need not be kept."""
         await asyncio.to_thread(shutil.rmtree, self._folder / digest, True)
 
     async def start(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -105,7 +105,7 @@ class NodeActor:
         return int(said["pid"])
 
     async def wait(self) -> str:
-        """How the process ended, once it has."""
+        """How the process ended, after its end."""
         if not self._how:
             assert self._process is not None and self._process.stdout is not None
             said = json.loads(await self._process.stdout.readline() or b"{}")
@@ -113,20 +113,20 @@ class NodeActor:
         return self._how
 
     async def end(self) -> None:
-        """Ends the process with all that it started, and removes what was sent and is not kept."""
+        """Ends the process with its descendants, and removes files that were sent and need not be kept."""
         if self._process is None:
             shutil.rmtree(self._folder, ignore_errors=True)
             return
         assert self._process.stdin is not None
         self._process.stdin.close()
-        while self._folder.exists():  # the keeper's last deed  # noqa: ASYNC110
+        while self._folder.exists():  # the keeper's last act  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
     def _home(self, is_kept: bool) -> Path:
         return CACHE.expanduser() if is_kept else self._folder
 
     def _sent(self, folder: str, digest: str, is_kept: bool) -> Path:
-        """Where a folder is that was sent, under the name that it has elsewhere."""
+        """The path of a folder that was sent, by its original name."""
         return self._home(is_kept) / digest / Path(folder).name
 
     def _coming(self, digest: str, is_kept: bool) -> Path:

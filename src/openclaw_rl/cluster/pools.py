@@ -1,4 +1,4 @@
-"""Pools of environments on a cluster's nodes, each under an address of this machine that outlives its node."""
+"""Pools of environments on a cluster's nodes, each with an address on this machine that outlives its node."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ START_S = 120.0  # until a pool answers on its node
 PAUSE_S = 2.0
 POLL_S = 0.2
 PIECE = 1 << 16
-HOME = "~/.openclaw-rl/pool-of-cluster-{number}"  # on the node: a pool that was killed there cleans up in it
+HOME = "~/.openclaw-rl/pool-of-cluster-{number}"  # on the node: a killed pool is cleaned up there by the next
 
 
 @dataclass(frozen=True, slots=True)
 class PoolsOptions:
-    """What is started: so many pools with these task folders, further words of `pool serve` and environment."""
+    """What to start: a number of pools with these task folders, further options of `pool serve` and environment."""
 
     count: int
     tasks: tuple[str, ...]
@@ -35,7 +35,7 @@ class PoolsOptions:
 
 
 class Relay:
-    """A port of this machine that leads to wherever a pool is; connections are refused while it is nowhere."""
+    """A port of this machine that forwards to a pool; without a pool, connections are refused."""
 
     def __init__(self) -> None:
         self.leads_to: tuple[str, int] | None = None
@@ -43,7 +43,7 @@ class Relay:
         self._open: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str, port: int) -> int:
-        """The port. Raises ConfigError where it cannot be listened on."""
+        """The port. Raises ConfigError if it cannot be listened on."""
         try:
             self._server = await asyncio.start_server(self._lead, host, port)
         except OSError as problem:
@@ -76,9 +76,9 @@ class Relay:
 async def serve_pools(
     address: str, options: PoolsOptions, *, host: str, port: int, announce: Callable[[list[str]], None]
 ) -> None:
-    """Serves until cancelled: a pool that ends, or whose node is lost, is started again where there is room.
+    """Serves until cancelled: a pool that ends, or whose node is lost, is started again if there is room.
 
-    `announce` hears the pools' URLs once all answer; the first listens on `port`, the others on those after it.
+    `announce` gets the pools' URLs when all answer; the first listens on `port`, the others on the next ports.
     Raises ConfigError, ClusterError.
     """
     relays = [Relay() for _ in range(options.count)]
@@ -114,7 +114,7 @@ async def _keep(host: NodeHost, relay: Relay, number: int, options: PoolsOptions
 
 
 async def _start(host: NodeHost, relay: Relay, number: int, options: PoolsOptions) -> None:
-    """Starts a pool on a node, and returns once it answers. Raises ClusterError."""
+    """Starts a pool on a node, and returns when it answers. Raises ClusterError."""
     address, port = await host.open()
     words = [sys.executable, "-m", "openclaw_rl", "pool", "serve", "--host", address, "--port", str(port)]
     words += ["--plain-public", "--home", HOME.format(number=number), *options.words]
@@ -134,7 +134,7 @@ async def _start(host: NodeHost, relay: Relay, number: int, options: PoolsOption
 
 
 def _folder(tasks: str) -> Path | None:
-    """The folder that is named; None where it is MODULE:FUNCTION."""
+    """The folder that is named; None if it is MODULE:FUNCTION."""
     folder = Path(tasks).expanduser()
     return folder.resolve() if folder.is_dir() else None
 
@@ -158,6 +158,6 @@ async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 def words_of(given: Mapping[str, object], kinds: Sequence[str]) -> tuple[str, ...]:
-    """Options of `pool serve` as words of a command; those that were not given are left out."""
+    """Options of `pool serve` as arguments of a command, without those that were not given."""
     found = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
     return (*found, *(word for kind in kinds for word in ("--kind", kind)))

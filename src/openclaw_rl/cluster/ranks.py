@@ -1,7 +1,7 @@
-"""A launcher of trainer ranks, as torchrun is: the first rank here, the others on the nodes of a Ray cluster.
+"""A launcher of trainer ranks, like torchrun: the first rank runs here, the others on the nodes of a Ray cluster.
 
 `python -m openclaw_rl.cluster.ranks --address auto --ranks 4 -m MODULE`. The first rank has this program's stdin and
-stdout. All end when one does; then this ends with 1, or with the first rank's own code where that ended by itself.
+stdout. All end when one does; then this ends with 1, or with the first rank's own code if that ended by itself.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ HANDED_ON = ("OMP_", "TOKENIZERS_", "GLOO_", "NCCL_", "TORCH_", "PYTORCH_", "OPE
 
 
 def main() -> None:
-    """Starts the ranks, and ends with a code once one of them has ended."""
+    """Starts the ranks, and exits with a code when one of them ends."""
     parser = argparse.ArgumentParser(prog="openclaw_rl.cluster.ranks", description=__doc__)
     parser.add_argument("--address", default="auto", help="the cluster: auto, or HOST:PORT")
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--gpus-each", type=int, default=0)
     parser.add_argument("--cpus-each", type=float, default=1.0)
-    parser.add_argument("--group", default="", help="the name of room that was set aside before")
-    parser.add_argument("-m", dest="module", required=True, help="what each rank runs, as Python's -m")
+    parser.add_argument("--group", default="", help="the name of room that was reserved before")
+    parser.add_argument("-m", dest="module", required=True, help="the module each rank runs, like Python's -m")
     given = parser.parse_args()
     group = Group(ROLE, given.ranks, given.gpus_each, given.cpus_each, True, given.group, is_found=bool(given.group))
     try:

@@ -1,4 +1,4 @@
-"""What is to be placed on a cluster, and whether its nodes have room for it."""
+"""The groups to place on a cluster, and the check that its nodes have room."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from openclaw_rl.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Processes of one role, alike; `begins_here`: the first of them runs on this machine.
+    """Identical processes of one role; `begins_here`: the first of them runs on this machine.
 
-    A group with a name is found under it by another program of this user, for which it `is_found`: if it is not there,
-    that one sets room of its own aside.
+    Another program of this user finds a group by its name if that program sets `is_found`; if it does not exist,
+    that program reserves its own room.
     """
 
     role: str
     count: int
-    gpus: int = 0  # of each
+    gpus: int = 0  # of each process
     cpus: float = 1.0
     begins_here: bool = False
     name: str = ""
@@ -26,13 +26,13 @@ class Group:
 
     @property
     def bundle(self) -> dict[str, float]:
-        """What one process takes, as Ray names it."""
+        """The resources of one process, by Ray's names."""
         return {"CPU": self.cpus} | ({"GPU": float(self.gpus)} if self.gpus else {})
 
 
 @dataclass(slots=True)
 class NodeRoom:
-    """What a node has."""
+    """The resources of a node."""
 
     name: str
     gpus: float
@@ -41,7 +41,7 @@ class NodeRoom:
 
 
 def check_room(groups: Sequence[Group], nodes: Sequence[NodeRoom]) -> None:
-    """Raises ConfigError where the nodes, were they empty, could not hold the groups; the largest are placed first."""
+    """Raises ConfigError if even empty nodes could not run the groups; the largest are placed first."""
     wanted = sum(group.gpus * group.count for group in groups)
     there = sum(node.gpus for node in nodes)
     if wanted > there:

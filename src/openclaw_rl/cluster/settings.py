@@ -39,7 +39,7 @@ class RoleSettings:
 
     @property
     def processes(self) -> int:
-        """How many processes its GPUs are for; 0 where they are counted otherwise."""
+        """How many processes its GPUs are for; 0 if they are counted otherwise."""
         return self.gpus // self.gpus_each
 
 

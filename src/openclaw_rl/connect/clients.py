@@ -1,4 +1,4 @@
-"""Clients whose configuration is a base URL and a key: what to set in each, as `clients.toml` has it."""
+"""Clients whose configuration is a base URL and a key: what to set in each, from `clients.toml`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import msgspec
 from openclaw_rl.connect.server import ALIAS, Api, Target
 from openclaw_rl.core.message import Json
 
-OURS = "# Written by `openclaw-rl connect"  # how a file of ours begins; no other is written over
+OURS = "# Written by `openclaw-rl connect"  # how our files begin; no other file is overwritten
 _APIS = {"chat": Api.CHAT, "responses": Api.RESPONSES, "messages": Api.MESSAGES}
 
 
 class ClientRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One client, as `clients.toml` explains it."""
+    """One client, from `clients.toml`."""
 
     name: str
     about: str
@@ -45,16 +45,16 @@ class ClientRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def path_api(self) -> Api:
-        """The API it speaks."""
+        """The API it uses."""
         return _APIS[self.api]
 
     @property
     def is_written(self) -> bool:
-        """Whether there is something to write into a file of its own."""
+        """Whether there is something to write into the client's file."""
         return bool(self.json or self.block or self.own)
 
     def path(self, environment: Mapping[str, str] | None = None) -> Path | None:
-        """Where its file is; None where only a person knows."""
+        """The path of its file; None if it cannot be determined."""
         words = os.environ if environment is None else environment
         if not self.file:
             return None
@@ -67,29 +67,29 @@ class ClientRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return home / folder / self.file
 
     def printed(self, target: Target) -> str:
-        """What a person is to set, as a shell reads it."""
+        """The settings for a person, in shell syntax."""
         return _filled(self.text, target, shlex.quote)
 
     def entries(self, target: Target) -> dict[str, Json]:
-        """What is merged into its JSON."""
+        """The entries to merge into its JSON."""
         held: Json = json.loads(_filled(self.json, target, _escaped))
         assert isinstance(held, dict)
         return held
 
     def lines(self, target: Target) -> str:
-        """What is put between two marks."""
+        """The text to put between two marks."""
         return _filled(self.block, target, _escaped)
 
     def whole(self, target: Target) -> str:
-        """The file of ours."""
+        """Our own file."""
         return _filled(self.own, target, _escaped)
 
     def advice(self, target: Target) -> str:
-        """What to do then."""
+        """The next step for the user."""
         return _filled(self.then, target, shlex.quote).strip()
 
     def shortage(self, context: int | None) -> str:
-        """What to say of a model whose context is too short for it; empty where it is long enough or not known."""
+        """The warning about a model whose context is too short for it; empty if it is long enough or unknown."""
         if context is None or context >= self.least_context:
             return ""
         what = f"the served model's context is {context} tokens, and {self.name} needs {self.least_context} at least"
@@ -98,7 +98,7 @@ class ClientRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def clients() -> tuple[ClientRecipe, ...]:
-    """All that are known, OpenClaw aside."""
+    """All known clients except OpenClaw."""
     held = tomllib.loads(files("openclaw_rl.connect").joinpath("clients.toml").read_text("utf-8"))
     return msgspec.convert(held["client"], tuple[ClientRecipe, ...])
 
@@ -116,5 +116,5 @@ def _filled(text: str, target: Target, escape: Callable[[str], str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    """As it stands between quotes in JSON, TOML and YAML."""
+    """Escaped for quotes in JSON, TOML and YAML."""
     return json.dumps(value, ensure_ascii=False)[1:-1]

@@ -1,4 +1,4 @@
-"""Writing into a client's own configuration: with a copy of what was there, whole or not at all, nothing twice."""
+"""Writes a client's configuration atomically, keeps a copy of the old file, and does not write entries twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from openclaw_rl.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """What became of a file: `backup` is where its earlier text lies, None where it is new or stays as it was."""
+    """The result for a file: `backup` contains its earlier text, None if the file is new or unchanged."""
 
     path: Path
     has_changed: bool
@@ -20,7 +20,7 @@ class FileChange:
 
 
 def old_text(path: Path) -> str | None:
-    """The file's text; None where there is none. Raises ConfigError where it cannot be read."""
+    """The file's text; None if there is none. Raises ConfigError if it cannot be read."""
     try:
         return path.read_text("utf-8") if path.exists() else None
     except (OSError, UnicodeDecodeError) as problem:
@@ -28,7 +28,7 @@ def old_text(path: Path) -> str | None:
 
 
 def put(path: Path, text: str, *, now_s: float | None = None) -> FileChange:
-    """The file with this text, readable by its owner alone where it is new, since it holds a key."""
+    """Writes the file with this text; a new one is readable only by its owner, since it contains a key."""
     before = old_text(path)
     if before == text:
         return FileChange(path, has_changed=False)
@@ -44,7 +44,7 @@ def put(path: Path, text: str, *, now_s: float | None = None) -> FileChange:
 
 
 def take_away(path: Path, *, now_s: float | None = None) -> FileChange:
-    """The file gone, with a copy of what was there."""
+    """Removes the file, and keeps a copy."""
     before = old_text(path)
     if before is None:
         return FileChange(path, has_changed=False)
@@ -57,7 +57,7 @@ def take_away(path: Path, *, now_s: float | None = None) -> FileChange:
 
 
 def _copy(path: Path, text: str, now_s: float) -> Path:
-    """A copy beside the file that overwrites none of the earlier ones."""
+    """A copy next to the file that overwrites no earlier one."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now_s))
     backup = path.with_name(f"{path.name}.{stamp}.bak")
     number = 1
@@ -69,7 +69,7 @@ def _copy(path: Path, text: str, now_s: float) -> Path:
 
 
 def _replace(path: Path, text: str, *, mode: int) -> None:
-    real = path.resolve()  # a link stays one
+    real = path.resolve()  # a link stays a link
     fresh = real.with_name(f"{real.name}.{os.getpid()}.new")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as stream:

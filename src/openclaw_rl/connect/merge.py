@@ -1,4 +1,4 @@
-"""Our entries in a client's JSON or between two marks in its lines: put in, changed, taken out; the rest stays."""
+"""Adds, changes and removes our entries in a client's JSON, or between two marks in its lines; the rest stays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BY_HAND = "use --print, and add the entry by hand"
 
 
 def with_entries(held: Mapping[str, Json], entries: Mapping[str, Json]) -> dict[str, Json]:
-    """The configuration with our entries over it. Raises ConfigError where another kind of value is in the way."""
+    """The configuration with our entries over it. Raises ConfigError if another kind of value is in the way."""
     found = copy.deepcopy(dict(held))
     for name, value in entries.items():
         inner = found.get(name)
@@ -30,9 +30,9 @@ def with_entries(held: Mapping[str, Json], entries: Mapping[str, Json]) -> dict[
 
 
 def without_entries(held: Mapping[str, Json], entries: Mapping[str, Json]) -> dict[str, Json]:
-    """The configuration without what `with_entries` puts in; objects that are empty then go too.
+    """The configuration without what `with_entries` adds; objects that are then empty are removed too.
 
-    All that stands under our own name goes. A choice of our model goes where it is still that, and `$schema` stays.
+    Everything under our name is removed. A choice of our model is removed if it is still ours; `$schema` stays.
     """
     found = copy.deepcopy(dict(held))
     for name, value in entries.items():
@@ -49,10 +49,10 @@ def without_entries(held: Mapping[str, Json], entries: Mapping[str, Json]) -> di
 
 
 def with_block(text: str, block: str, anchor: Sequence[str], head: str = "") -> str:
-    """The text with our lines below the keys of `anchor`, at its end where there are none.
+    """The text with our lines below the keys of `anchor`, at its end if there are none.
 
-    What is missing of the keys is added, and `head` in front of them where there was no text at all. Raises ConfigError
-    where the keys hold something that lines cannot be added to.
+    Missing keys are added, with `head` before them if the text was empty. Raises ConfigError
+    if the keys contain something that lines cannot be added to.
     """
     text = without_block(text)
     if not text.strip() and anchor:
@@ -85,7 +85,7 @@ def without_block(text: str) -> str:
 
 
 def _place(lines: Sequence[str], anchor: Sequence[str]) -> tuple[int, int, Sequence[str]]:
-    """Where our lines go, how far in, and which keys must be written in front of them."""
+    """The place of our lines, their indentation, and the keys to write before them."""
     start, stop, depth = 0, len(lines), 0
     for number, key in enumerate(anchor):
         at = _first(lines[:stop], start, rf" {{{depth}}}{re.escape(key)}\s*:")
@@ -101,7 +101,7 @@ def _place(lines: Sequence[str], anchor: Sequence[str]) -> tuple[int, int, Seque
 
 
 def _first(lines: Sequence[str], start: int, form: str) -> int | None:
-    """The first line from `start` on that begins so."""
+    """The first line from `start` on that begins with this."""
     return next((place for place in range(start, len(lines)) if re.match(form, lines[place])), None)
 
 
@@ -110,7 +110,7 @@ def _is_told(line: str) -> bool:
 
 
 def _is_beyond(line: str, depth: int) -> bool:
-    """Whether a line no longer belongs to a key that stands so far in; a list may stand as far in as its key."""
+    """Whether a line no longer belongs to a key with this indentation; a list may be indented as far as its key."""
     inside = _indent(line) > depth or (_indent(line) == depth and line.lstrip().startswith("- "))
     return _is_told(line) and not inside
 

@@ -1,4 +1,4 @@
-"""OpenClaw's configuration with this server as a provider. Only entries named `openclaw-rl` are ours to change."""
+"""OpenClaw's configuration with this server as a provider. Only entries named `openclaw-rl` are changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from openclaw_rl.errors import ConfigError
 PROVIDER = "openclaw-rl"  # fixed: the plugin's manifest names it too
 MODEL = f"{PROVIDER}/{ALIAS}"
 MODEL_TIMEOUT_S = 900  # OpenClaw gives public hosts two minutes otherwise; a long prompt on a slow machine takes longer
-LEAST_CONTEXT = 16_000  # below, OpenClaw's own prompt hardly fits
+LEAST_CONTEXT = 16_000  # OpenClaw's own prompt hardly fits in less
 FOLDER = Path("extensions") / "openclaw"
 CHECK_TIMEOUT_S = 180.0
 LONGEST_COMPLAINT = 600  # characters
@@ -27,7 +27,7 @@ LONGEST_COMPLAINT = 600  # characters
 
 @dataclass(frozen=True, slots=True)
 class OpenClawSetup:
-    """What to write: as the default model of all agents or only as one to choose; with the plugin or without."""
+    """What to write: the default model of all agents or only one to choose; with or without the plugin."""
 
     target: Target
     is_default: bool = False
@@ -37,14 +37,14 @@ class OpenClawSetup:
 
 @dataclass(frozen=True, slots=True)
 class MergedConfig:
-    """The new configuration, and what a person should be told of it."""
+    """The new configuration, and notes for the user."""
 
     config: dict[str, Json]
     notes: tuple[str, ...]
 
 
 def config_path(environment: Mapping[str, str] | None = None) -> Path:
-    """Where OpenClaw looks for its configuration."""
+    """The path of OpenClaw's configuration."""
     words = os.environ if environment is None else environment
     if words.get("OPENCLAW_CONFIG_PATH"):
         return Path(words["OPENCLAW_CONFIG_PATH"]).expanduser()
@@ -66,9 +66,9 @@ def plugin_folder() -> Path:
 
 
 def parsed(text: str | None, path: Path) -> dict[str, Json]:
-    """The configuration as it stands; nothing where there is none.
+    """The present configuration; empty if there is none.
 
-    Raises ConfigError for JSON5: written anew it would lose its comments.
+    Raises ConfigError for JSON5: written again it would lose its comments.
     """
     if text is None or not text.strip():
         return {}
@@ -85,7 +85,7 @@ def parsed(text: str | None, path: Path) -> dict[str, Json]:
 
 
 def merged(before: Mapping[str, Json], wanted: OpenClawSetup, path: Path) -> MergedConfig:
-    """The configuration with our entries. Everything else stays as it was; the agents' model too, unless asked for."""
+    """The configuration with our entries. All else stays unchanged, even the agents' model unless requested."""
     config = copy.deepcopy(dict(before))
     notes: list[str] = []
     providers = _section(config, path, "models", "providers")
@@ -104,13 +104,13 @@ def merged(before: Mapping[str, Json], wanted: OpenClawSetup, path: Path) -> Mer
 
 
 def entries(wanted: OpenClawSetup) -> dict[str, Json]:
-    """Our entries alone, for a person to put in by hand."""
+    """Only our entries, for a person to add by hand."""
     shown = merged({}, OpenClawSetup(wanted.target, True, wanted.thinks, wanted.plugin), Path("openclaw.json"))
     return shown.config
 
 
 def removed(before: Mapping[str, Json]) -> dict[str, Json]:
-    """The configuration without our entries, the plugin's included."""
+    """The configuration without our entries, including the plugin's."""
     try:
         plugin = plugin_folder()
     except ConfigError:
@@ -121,7 +121,7 @@ def removed(before: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def complaint(path: Path, *, program: str = "openclaw") -> str | None:
-    """What `openclaw config validate` says against the file, "" where nothing; None where it cannot be asked."""
+    """The complaints of `openclaw config validate` about the file, "" if none; None if it cannot be run."""
     found = shutil.which(program)
     if found is None:
         return None
@@ -162,13 +162,13 @@ def _model(wanted: OpenClawSetup) -> dict[str, Json]:
 
 
 def _other_models(listed: Json) -> list[Json]:
-    """The entries a user put beside ours."""
+    """The entries that a user added next to ours."""
     held = listed if isinstance(listed, list) else []
     return [each for each in held if not isinstance(each, dict) or each.get("id") != ALIAS]
 
 
 def _choose(config: dict[str, Json], wanted: OpenClawSetup, path: Path, notes: list[str]) -> None:
-    """The agents' model, where nobody has chosen one or it is asked for."""
+    """Sets the agents' model, if none is chosen or it is requested."""
     defaults = _section(config, path, "agents", "defaults")
     chosen = defaults.get("model")
     name = chosen.get("primary") if isinstance(chosen, dict) else chosen
@@ -199,7 +199,7 @@ def _plug_in(config: dict[str, Json], folder: Path, path: Path) -> None:
 
 
 def _section(config: dict[str, Json], path: Path, *names: str) -> dict[str, Json]:
-    """A table within a table, made where it is not there."""
+    """A table within a table, created if it is missing."""
     table = config
     for name in names:
         inner = table.setdefault(name, {})

@@ -1,4 +1,4 @@
-"""The server a client is to be connected to: where it is, what it serves, and what it makes of a test turn."""
+"""The server to connect a client to: its address, its model, and its answer to a test turn."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from openclaw_rl.errors import ConfigError
 from openclaw_rl.home.folder import KEY, address_of
 
 if TYPE_CHECKING:
-    import aiohttp  # imported when a server is asked: the command's help needs the rest alone
+    import aiohttp  # imported when a server is called: the command's help needs only the rest
 
 ALIAS = "default"  # always a name of the served model, so a client's configuration outlives a change of model
 TIMEOUT_S = 60.0
-_CONTEXT = 32768  # where the server does not say
+_CONTEXT = 32768  # if the server does not say
 _LONGEST_ANSWER = 8192
 TURN_HEADER = "x-openclaw-rl-turn"
 
 
 class Api(StrEnum):
-    """Which of the server's APIs a client speaks, and its path."""
+    """The server's API that a client uses, and its path."""
 
     CHAT = "/v1/chat/completions"
     RESPONSES = "/v1/responses"
@@ -37,9 +37,9 @@ class Api(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server that answers. `url` has no `/v1` behind it; `context` is None where the server does not say.
+    """A server that answers. `url` is without `/v1`; `context` is None if the server does not say.
 
-    What clients are told to use of it: `window` tokens in all, `answer` of them at most for an answer.
+    Limits to set in clients: `window` tokens in all, at most `answer` of them for an answer.
     """
 
     url: str
@@ -49,18 +49,18 @@ class Target:
 
     @property
     def window(self) -> int:
-        """The context, or what a client would hardly do without."""
+        """The context, or a default that clients need."""
         return self.context or _CONTEXT
 
     @property
     def answer(self) -> int:
-        """The most tokens of an answer: a quarter of the context, and no more than are ever useful."""
+        """The most tokens of an answer: a quarter of the context, up to a useful maximum."""
         return min(_LONGEST_ANSWER, self.window // 4)
 
 
 @dataclass(frozen=True, slots=True)
 class TestTurnReport:
-    """What the server made of a test turn, which is side; `why` says what one like it is otherwise."""
+    """The server's classification of a test turn, which is side; `why` says what a real one would be."""
 
     kind: str
     why: str
@@ -88,7 +88,7 @@ def found_address(home: Path, given: str | None) -> str:
 
 
 def found_key(home: Path, given: str | None) -> str:
-    """The API key: as given, else the one kept in the home folder. Nothing is made."""
+    """The API key: as given, else the one kept in the home folder. It is not created."""
     if given:
         return given
     path = home / KEY
@@ -99,10 +99,10 @@ def found_key(home: Path, given: str | None) -> str:
 
 
 async def reached(url: str, key: str) -> Target:
-    """The server, once it has answered and taken the key. Raises ConfigError with what is wrong."""
+    """The server, after it has answered and accepted the key. Raises ConfigError with what is wrong."""
     async with _client(key) as client:
         listed = await _asked(client, "GET", f"{url}/v1/models")
-        await _asked(client, "GET", f"{url}/v1/rl/status")  # the list is open to everybody; this is not
+        await _asked(client, "GET", f"{url}/v1/rl/status")  # the list of models needs no key; this does
     models = listed.get("data")
     first = models[0] if isinstance(models, list) and models else None
     if not isinstance(first, dict):
@@ -112,7 +112,7 @@ async def reached(url: str, key: str) -> Target:
 
 
 async def try_turn(target: Target, api: Api, *, as_openclaw: bool) -> TestTurnReport:
-    """What the server makes of one request in the client's words. It is a side turn, and its session ends at once."""
+    """The server's classification of one request in the client's form. It is a side turn; its session ends at once."""
     body = _body(api, as_openclaw=as_openclaw)
     async with _client(target.key) as client:
         async with client.post(f"{target.url}{api.value}", json=body, headers={CONNECTING: "1"}) as answer:
@@ -143,7 +143,7 @@ def _body(api: Api, *, as_openclaw: bool) -> dict[str, Json]:
 
 
 def _openclaw_body(words: str) -> dict[str, Json]:
-    """A request as OpenClaw words it, without its plugin: session and kind are in the prompt alone."""
+    """A request in OpenClaw's form, without its plugin: session and kind are only in the prompt."""
     stamp = f"{datetime.now(UTC):%a %Y-%m-%d %H:%M} UTC"
     name = uuid.uuid4()
     key = f"agent:main:connect-{name.hex[:8]}"

@@ -1,4 +1,4 @@
-"""A version's weights on disk, and what makes two folders the same: a LoRA adapter, or every weight of the model."""
+"""A version's weights on disk (a LoRA adapter, or all weights of the model), and the digest that identifies them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ CONFIG = "adapter_config.json"
 FULL_WEIGHTS = "model.safetensors"
 FULL_CONFIG = "config.json"
 NO_NEARER = "no update, however small, came nearer to the teacher"  # why no step was taken
-GENTLENESS = "gentleness"  # among a version's metrics: how often its step had begun smaller than others do
-BULK = "*.safetensors"  # the weights, and the optimiser's moments that a trainer keeps beside them
+GENTLENESS = "gentleness"  # a metric of a version: how often its step began with a smaller learning rate
+BULK = "*.safetensors"  # the weights, and the optimiser's moments that a trainer keeps next to them
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A folder in PEFT's format, or of a whole model, the digest of its two files, and the version it makes."""
+    """A folder in PEFT's format, or of a whole model, with the digest of its two files and its version."""
 
     folder: Path
     digest: str
@@ -27,17 +27,17 @@ class Adapter:
 
 
 def is_full(folder: Path) -> bool:
-    """Whether a folder holds every weight of a model, and no LoRA adapter."""
+    """Whether a folder contains a whole model instead of a LoRA adapter."""
     return not (folder / CONFIG).exists() and (folder / FULL_CONFIG).exists()
 
 
 def files_of(folder: Path) -> tuple[str, str]:
-    """What the configuration and the weights of a folder are called."""
+    """The file names of a folder's configuration and weights."""
     return (FULL_CONFIG, FULL_WEIGHTS) if is_full(folder) else (CONFIG, WEIGHTS)
 
 
 def digest_of_folder(folder: Path) -> str:
-    """SHA-256 over the weights and the configuration. Raises OSError where one is missing."""
+    """SHA-256 over the weights and the configuration. Raises OSError if one is missing."""
     total = hashlib.sha256()
     for name in files_of(folder):
         total.update(name.encode())
@@ -49,9 +49,9 @@ def digest_of_folder(folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What one step did.
+    """The result of one step.
 
-    `took_step` is False where the batch held no signal, or the loss was not finite; `metrics` are numbers for the log
+    `took_step` is False if the batch held no signal, or the loss was not finite; `metrics` are numbers for the log
     and the manifest; `dropped` are (turn, reason) pairs of samples the trainer could not use.
     """
 
@@ -65,9 +65,9 @@ class StepReport:
 class StepProgress:
     """How far a step has come.
 
-    So many `tokens` were read before the first update, in `reading_s` so far, and so many `updates` of at most `most`
-    were made and kept in `updating_s`. `distance` is the share of the first distance to the teacher that is left, None
-    where none was measured yet; the step ends once it is `enough`. `spent_s` is how long ago the trainer was asked.
+    `tokens` were read before the first update, in `reading_s` so far; `updates` of at most `most`
+    were made and kept, in `updating_s`. `distance` is the share of the first distance to the teacher that is left, None
+    if none was measured yet; the step ends when it reaches `enough`. `spent_s` is the time since the trainer was asked.
     """
 
     tokens: int = 0

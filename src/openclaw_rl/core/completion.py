@@ -13,13 +13,13 @@ from openclaw_rl.core.version import PolicyVersion
 class Finish(StrEnum):
     """Why an answer ended."""
 
-    STOP = "stop"  # the model ended it, or a stop text was met
+    STOP = "stop"  # the model ended it, or a stop text occurred
     LENGTH = "length"
-    CANCELLED = "cancelled"  # the client went away
+    CANCELLED = "cancelled"  # the client disconnected
 
 
 class SpanKind(StrEnum):
-    """What part of an answer a run of tokens is."""
+    """The part of an answer that a run of tokens belongs to."""
 
     REASONING = "reasoning"
     TEXT = "text"
@@ -38,13 +38,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class SampledToken:
-    """One token as sampled.
+    """One sampled token.
 
     `logp_sampled` is that of the distribution it was drawn from (temperature and cuts applied), `logp` that of the
-    model at temperature 1; both nats. `top` are the likeliest (id, logp) at temperature 1 where they were asked for.
-    `finish` is set on the last token alone; `cached`, on the first, counts the prompt's ids whose keys and values were
-    reused. Where a grammar held the answer, `logp_masked` is that of the model at temperature 1 among the tokens the
-    grammar allowed, and `is_forced` says that it allowed this one alone.
+    model at temperature 1; both nats. `top` are the likeliest (id, logp) at temperature 1 if they were asked for.
+    `finish` is set only on the last token; `cached`, on the first, counts the prompt's ids whose keys and values were
+    reused. If a grammar constrained the answer, `logp_masked` is the model's at temperature 1 among the tokens the
+    grammar allowed, and `is_forced` says that it allowed only this one.
     """
 
     token: int
@@ -60,10 +60,10 @@ class SampledToken:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the engine sampled: ids never encoded again from text, and the weights that spoke.
+    """What the engine sampled: ids, never encoded again from text, and the version that sampled them.
 
     `logp_sampled` and `logp` are nats, one per token, as in SampledToken. A request ends on the version it began
-    with, so there is one version. `logp_masked` and `forced` are empty where no grammar held the answer.
+    with, so there is one version. `logp_masked` and `forced` are empty if no grammar constrained the answer.
     """
 
     tokens: tuple[int, ...]
@@ -87,7 +87,7 @@ class Completion:
 
 
 def completion_of(sampled: Sequence[SampledToken], version: PolicyVersion, finish: Finish) -> Completion:
-    """The tokens of one answer as a completion. Raises ValueError where a token names another version."""
+    """The tokens of one answer as a completion. Raises ValueError if a token names another version."""
     strangers = {str(item.version) for item in sampled if item.version != version}
     if strangers:
         raise ValueError(f"an answer of {version} holds tokens of {', '.join(sorted(strangers))}")
@@ -107,7 +107,7 @@ def completion_of(sampled: Sequence[SampledToken], version: PolicyVersion, finis
 class Scores:
     """Log-probabilities an engine computed for given ids, nats at temperature 1.
 
-    `logp[i]` belongs to token `start + i` of the prompt that was scored; `top[i]` holds the top-k (id, logp) there.
+    `logp[i]` belongs to token `start + i` of the prompt that was scored; `top[i]` contains the top-k (id, logp) there.
     """
 
     start: int

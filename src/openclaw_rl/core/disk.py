@@ -1,4 +1,4 @@
-"""Writing files whole and having them on the disk; and why nothing can be written, in words for a person."""
+"""Writes files atomically and durably, and explains failures of the disk."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 READ_ONLY = frozenset({errno.EROFS})
 NOT_OURS = frozenset({errno.EACCES, errno.EPERM})
 BROKEN = frozenset({errno.EIO})
-FRESH = ".new"  # the end of the name of a file that is not whole yet
-LEAST_BYTES = 128 << 10  # what a store needs to be opened at all
+FRESH = ".new"  # suffix of a file that is not complete yet
+LEAST_BYTES = 128 << 10  # what a store needs to open
 FREE_SPACE = "free some space on it and try again; what was acknowledged before is stored safely"
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file whole or not at all, readable by the owner alone; its folder is made. Raises OSError."""
+    """Writes a file atomically, readable only by the owner; its folder is created. Raises OSError."""
     fresh = path.with_name(path.name + FRESH)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Has a file, or a folder's list of names, on the disk before it returns. Raises OSError."""
+    """Syncs a file, or a folder's list of names, to the disk. Raises OSError."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -62,12 +62,12 @@ def unwritable(place: Path, problem: OSError) -> DiskError:
 
 
 def is_about_disk(problem: OSError) -> bool:
-    """Whether the disk or its rights are to blame, rather than this program."""
+    """Whether the disk or its permissions are at fault, rather than this program."""
     return problem.errno in FULL | READ_ONLY | NOT_OURS | BROKEN
 
 
 def is_full(place: Path) -> bool:
-    """Whether the disk of this folder has next to nothing left."""
+    """Whether the disk of this folder is almost full."""
     try:
         facts = os.statvfs(place)
     except OSError:

@@ -1,4 +1,4 @@
-"""What an engine says of itself: the model it serves, and its counters."""
+"""An engine's information: the model it serves, and its counters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What is being served. `context_length` is what fits: the model's own, or less where the cache is smaller."""
+    """The served model. `context_length` is the usable length: the model's own, or less if the cache is smaller."""
 
     name: str
     architecture: str
@@ -18,7 +18,7 @@ class EngineInfo:
     dtype: str
     device: str
     cache_tokens: int
-    linear_kernels: tuple[str, ...]  # what was timed fastest for the linears, for the log and the benchmarks
+    linear_kernels: tuple[str, ...]  # the fastest kernels for linear layers, for the log and the benchmarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,4 +36,4 @@ class EngineStats:
     step_ms_p99: float
     versions: tuple[str, ...] = ()
     restarts: int = 0
-    unwiped_tokens: int = 0  # of what was flushed, whose keys and values are still to be overwritten
+    unwiped_tokens: int = 0  # flushed, with keys and values not yet overwritten

@@ -1,4 +1,4 @@
-"""An attempt at a task: the turns it took, and how an environment graded it in the end."""
+"""An attempt at a task: its turns, and how an environment graded it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from enum import StrEnum
 
 from openclaw_rl.core.ledger import DropReason
 
-LEAST_SPREAD = 1e-6  # a population standard deviation up to this tells no reward from another
+LEAST_SPREAD = 1e-6  # up to this population standard deviation, rewards count as equal
 
 
 class FailureClass(StrEnum):
-    """Whose fault it was that an episode failed."""
+    """Who is at fault for a failed episode."""
 
     NONE = "none"  # it was graded, whatever its outcome
-    AGENT = "agent"  # the policy gave up, ran out of turns, or wrote what nobody could read
+    AGENT = "agent"  # the policy gave up, ran out of turns, or wrote something unreadable
     ENVIRONMENT = "environment"  # the task or its grader is broken
     INFRASTRUCTURE = "infrastructure"  # a machine, a network or a process failed
 
     @property
     def is_graded(self) -> bool:
-        """Whether the outcome says something about the policy, and so becomes a reward."""
+        """Whether the outcome is about the policy, and so becomes a reward."""
         return self in (FailureClass.NONE, FailureClass.AGENT)
 
 
@@ -33,7 +33,7 @@ MASKED: dict[FailureClass, DropReason] = {
 
 
 class EpisodeState(StrEnum):
-    """Where an episode stands."""
+    """The state of an episode."""
 
     OPEN = "open"
     ENDED = "ended"  # it has its outcome, and waits for the other episodes of its group
@@ -42,7 +42,7 @@ class EpisodeState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeStep:
-    """Which step of which episode a turn is. `observation` is the kind of what the turn was shown.
+    """The episode and step of a turn. `observation` is the kind of observation that the turn answered.
 
     Steps count from 0. The kind is a word such as text, terminal, tool or screen.
     """
@@ -60,9 +60,9 @@ class EpisodeStep:
 class Episode:
     """One attempt at one task.
 
-    Episodes of one user, task and group are compared with each other; without a group an episode stands alone. A group
-    holds `group_size` episodes, None where nobody said how many. `closes_group` says that no other will begin. The
-    `outcome` is None while the episode is open and where it was not graded.
+    Episodes of one user, task and group are compared with each other; without a group an episode is not compared. A
+    group has `group_size` episodes, None if the number is unknown. `closes_group` says that no other will begin. The
+    `outcome` is None while the episode is open and if it was not graded.
     """
 
     id: str
@@ -95,15 +95,15 @@ class Episode:
 
     @property
     def reward(self) -> float | None:
-        """The outcome where it says something about the policy; None where it is masked or the episode is open."""
+        """The outcome if it is about the policy; None if it is masked or the episode is open."""
         return self.outcome if self.failure.is_graded and not self.is_open else None
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeEnd:
-    """How an episode ended, as whoever ran it reports.
+    """How an episode ended, as its client reports.
 
-    Raises ValueError where neither an outcome nor a failure is reported. A failure of the agent's without an outcome
+    Raises ValueError if neither an outcome nor a failure is reported. A failure of the agent's without an outcome
     counts as 0.
     """
 
@@ -120,19 +120,19 @@ class EpisodeEnd:
 
     @property
     def graded(self) -> float | None:
-        """The outcome to be kept."""
+        """The outcome to store."""
         return 0.0 if self.outcome is None and self.failure is FailureClass.AGENT else self.outcome
 
     @property
     def words(self) -> str:
-        """What the last turn is taken to have been answered by, where the environment showed nothing after it."""
+        """The text used as the last turn's next state, if the environment showed nothing after it."""
         said = "none" if self.graded is None else f"{self.graded:g}"
         failed = "" if self.failure is FailureClass.NONE else f", failure {self.failure.value}"
         return f"(the episode ended: outcome {said}{failed}{f'; {self.why}' if self.why else ''})"
 
 
 def has_spread(rewards: Sequence[float]) -> bool:
-    """Whether the rewards differ by more than rounding: population standard deviation above `LEAST_SPREAD`."""
+    """Whether the rewards differ by more than rounding errors: population standard deviation above `LEAST_SPREAD`."""
     mean = math.fsum(rewards) / len(rewards)
     return math.sqrt(math.fsum((reward - mean) ** 2 for reward in rewards) / len(rewards)) > LEAST_SPREAD
 

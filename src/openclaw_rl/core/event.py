@@ -1,4 +1,4 @@
-"""What has just been committed to the store, for whoever counts, draws or traces it."""
+"""What has just been committed to the store, for code that counts, draws or traces it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class EventKind(StrEnum):
     STATE = "state"  # a turn moved to another state of the ledger
     STEP = "step"  # a step was taken
     GATE = "gate"  # a version passed the gate or was refused
-    SERVED = "served"  # a version is served from now on
+    SERVED = "served"  # a version is now served
 
 
 @dataclass(frozen=True, slots=True)
 class StoreEvent:
-    """One thing that happened, with ids and numbers alone: nothing that anybody said.
+    """One event, with ids and numbers only: no text of users or models.
 
-    `turns` are the turns it is about. `began_s` is when it began, in seconds since the epoch; None where only its end
+    `turns` are the turns it is about. `began_s` is when it began, in seconds since the epoch; None if only its end
     is known.
     """
 

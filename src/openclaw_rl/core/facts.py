@@ -1,4 +1,4 @@
-"""What the store tells about learning: the ledger's counts, and what the newest rows look like."""
+"""The store's facts about learning: the ledger's counts, and statistics of the newest rows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Overview:
     """All counts but `paired` are of the newest rows; that is every turn with a next state.
 
     `unnamed` counts main turns in sessions that no client named. `scores` are the verdicts that judges voted, by score
-    (None where nobody voted), `zeros` those among all verdicts. `refused_in_a_row` counts the newest versions that the
-    gate refused: what was forgotten, or damaged, or overtaken by a rollback tells nothing about training. `told` counts
-    what was made of the last requests that were not simply their owner's: which errand by which rule, and who spoke.
+    (None if nobody voted), `zeros` those among all verdicts. `refused_in_a_row` counts the newest versions that the
+    gate refused: what was forgotten, or damaged, or overtaken by a rollback says nothing about training. `told` counts
+    how recent requests that were not simply their owner's were classified: as which errand by which rule, and by whom.
     """
 
     paired: int = 0
@@ -32,7 +32,7 @@ class Overview:
     sessions: int = 0
     unnamed: int = 0
     waiting: int = 0  # main turns that wait for a next state
-    side_why: str = ""  # the commonest reason
+    side_why: str = ""  # the most frequent reason
     told: Mapping[str, int] = field(default_factory=dict)
     scores: Mapping[int | None, int] = field(default_factory=dict)
     zeros: int = 0
@@ -48,9 +48,9 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """The ledger's `counts`, and how the newest rows look.
+    """The ledger's `counts`, and statistics of the newest rows.
 
-    Counted are turns by state, `main`, `side`, `dropped.REASON`, and of the paired those that are `awaiting_outcome`.
+    It counts turns by state, `main`, `side`, `dropped.REASON`, and of the paired those that are `awaiting_outcome`.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -62,5 +62,5 @@ class StoreFacts:
         return self.count("paired") - self.count("awaiting_outcome")
 
     def count(self, name: str) -> int:
-        """A number of the ledger; 0 for what it has none of."""
+        """A count of the ledger; 0 if there is none."""
         return self.counts.get(name, 0)

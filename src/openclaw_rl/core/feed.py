@@ -1,4 +1,4 @@
-"""What a trainer elsewhere is given and gives back: a leased batch, and the feed that leases it."""
+"""The exchange with a remote trainer: a leased batch, and the feed that leases it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from openclaw_rl.core.sample import Sample
 
 @dataclass(frozen=True, slots=True)
 class LeasedBatch:
-    """The samples of one step, and what the adapter made from them must be like.
+    """The samples of one step, and the required form of the adapter made from them.
 
     `batch` stays the same when the step is leased again, `lease` does not. `start` is the folder of the adapter to
-    begin from, None for a fresh one. The lease ends after `lease_s` unless it is extended.
+    begin from, None for a new one. The lease ends after `lease_s` unless it is extended.
     """
 
     lease: str
@@ -31,18 +31,18 @@ class LeasedBatch:
 
 
 class TrainingFeed(Protocol):
-    """Leases batches to a trainer elsewhere. Calls that name a lease raise RequestError: 410 once it has ended."""
+    """Leases batches to a remote trainer. Calls that name a lease raise RequestError (410) when it has ended."""
 
     def standing(self) -> Mapping[str, Json]:
         """Whether a batch is offered, and whether it is leased."""
         ...
 
     async def lease(self, *, wait_s: float) -> LeasedBatch | None:
-        """The batch on offer, leased to the caller alone; None where there is none within `wait_s`."""
+        """The batch on offer, leased to the caller only; None if there is none within `wait_s`."""
         ...
 
     def extend(self, lease: str) -> float:
-        """Begins the lease's time again; returns the seconds it has now."""
+        """Renews the lease; returns the seconds it now has."""
         ...
 
     def start_file(self, lease: str, name: str) -> Path:
@@ -52,14 +52,14 @@ class TrainingFeed(Protocol):
     async def receive(self, lease: str, name: str, offset: int, data: bytes) -> int:
         """Stores a piece of a file of the adapter made; returns the file's size.
 
-        Offset 0 begins the file again. Raises RequestError (409) for another offset than the file's size.
+        Offset 0 restarts the file. Raises RequestError (409) for another offset than the file's size.
         """
         ...
 
     async def hand_back(self, lease: str, digest: str, metrics: Mapping[str, float]) -> bool:
-        """Takes the adapter; False where it was taken before. Raises RequestError (422) where it cannot be used."""
+        """Takes the adapter; False if it was taken before. Raises RequestError (422) if it cannot be used."""
         ...
 
     async def give_up(self, lease: str, why: str) -> None:
-        """Fails the step: its samples are kept and come again, in smaller batches."""
+        """Fails the step: its samples are kept and offered again, in smaller batches."""
         ...

@@ -1,4 +1,4 @@
-"""What was found about an installation, for its owner: how much it matters, and what to do about it."""
+"""Findings about an installation, for its owner: how much each matters, and what to do about it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class Level(StrEnum):
 
     OK = "ok"
     NOTE = "note"  # worth knowing
-    MEND = "mend"  # nothing is learned, or soon nothing will be, until somebody does something
+    MEND = "mend"  # nothing is learned, or soon nothing will be, until the owner acts
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found, which stage it is about, and what to do."""
+    """One finding, its stage, and what to do."""
 
     level: Level
     stage: str
@@ -25,7 +25,7 @@ class Finding:
 
     @property
     def is_warning(self) -> bool:
-        """Whether somebody has to do something."""
+        """Whether it needs attention."""
         return self.level is Level.MEND
 
 

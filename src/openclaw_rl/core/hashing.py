@@ -1,4 +1,4 @@
-"""Digests of texts of any length: encoded and hashed a slice at a time, so that nobody waits for the interpreter."""
+"""Digests of texts of any length: encoded and hashed in slices, so that other threads are not blocked."""
 
 from __future__ import annotations
 

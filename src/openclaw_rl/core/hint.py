@@ -1,4 +1,4 @@
-"""A hint: what a turn should have known, and the prompt a teacher reads it in."""
+"""A hint: what a turn should have known, and the teacher's prompt with it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 from openclaw_rl.core.message import Message, Role, message
 
 LABEL = "[user's hint]"
-FOLLOWED = " follows without it"  # in why a hint was retired: the weights have learned it
+FOLLOWED = " follows without it"  # in the reason of a retired hint: the weights have learned it
 
 
 class HintSource(StrEnum):
@@ -22,7 +22,7 @@ class HintSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """One to three sentences that would have improved a reply, had it known them."""
+    """One to three sentences that would have improved a reply."""
 
     text: str
     source: HintSource = HintSource.JUDGE
@@ -34,7 +34,7 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class PlacedHint:
-    """A kept hint in a prompt: after which message it is, which one it is, and its words there."""
+    """A kept hint in a prompt: the message it follows, its id, and its words."""
 
     at: int
     id: str
@@ -42,7 +42,7 @@ class PlacedHint:
 
 
 def last_user_index(messages: Sequence[Message]) -> int | None:
-    """Where the last user message stands, or None where nobody asked anything."""
+    """The index of the last user message, or None if there is none."""
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].role is Role.USER:
             return index
@@ -52,12 +52,12 @@ def last_user_index(messages: Sequence[Message]) -> int | None:
 def hinted(messages: Sequence[Message], hint: Hint) -> tuple[Message, ...]:
     """The messages with the hint after the last user message's text, under a short label.
 
-    This is the enhanced prompt with which a teacher scores what was sampled. Raises ValueError without a user message.
+    This is the enhanced prompt with which a teacher scores the sampled reply. Raises ValueError without a user message.
     Source: arXiv 2603.10165.
     """
     index = last_user_index(messages)
     if index is None:
-        raise ValueError("there is no user message to put a hint behind")
+        raise ValueError("there is no user message to add a hint to")
     return with_hints(messages, (PlacedHint(index, "", hint.text),))
 
 
@@ -73,16 +73,16 @@ def with_hints(messages: Sequence[Message], placed: Sequence[PlacedHint]) -> tup
 
 
 def told_after(messages: Sequence[Message], reply: Message, hints: Sequence[str]) -> tuple[Message, ...]:
-    """The messages with a reply that was given without the hints, and the hints as its user's answer to it."""
+    """The messages with a reply that was given without the hints, and the hints as the user's next message."""
     return (*messages, reply, message(Role.USER, "\n".join(hints)))
 
 
 class Carry(StrEnum):
-    """What a user's accepted hints do while the weights learn."""
+    """How a user's kept hints are used while the weights learn."""
 
     WEIGHTS = "weights"  # nothing is added to any prompt
-    MEMORY = "memory"  # they stand in the prompt, and the weights are left alone
-    BRIDGE = "bridge"  # they stand in the prompt until the weights follow without them
+    MEMORY = "memory"  # they are in the prompt, and the weights are not trained
+    BRIDGE = "bridge"  # they are in the prompt until the weights follow without them
 
 
 class HintState(StrEnum):
@@ -94,9 +94,9 @@ class HintState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeptHint:
-    """A user's hint. `why` says how it came to stand as it does; `times` counts how often it was asked for.
+    """A user's hint. `why` is the reason for its state; `times` counts how often it was asked for.
 
-    `turn` is the corrected turn it was taken from, None where it was written by hand.
+    `turn` is the corrected turn it was taken from, None if it was written by hand.
     """
 
     id: str
@@ -121,5 +121,5 @@ class KeptHint:
 
     @property
     def is_wished(self) -> bool:
-        """Whether the user still wishes for it: it is in use, or the weights follow it without being told."""
+        """Whether the user still wishes for it: it is in use, or the weights follow it without the prompt."""
         return self.is_in_use or FOLLOWED in self.why

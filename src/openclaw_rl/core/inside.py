@@ -1,4 +1,4 @@
-"""Work on an installation writes and removes nothing outside its own folder, and what it cannot mend it puts aside."""
+"""Keeps writes and removals inside the home folder, and puts files aside that cannot be repaired."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pathlib import Path
 
 from openclaw_rl.errors import StoreError
 
-ASIDE = "aside"  # the folder of what repairing replaced or could not use
+ASIDE = "aside"  # the folder of files that a repair replaced or could not use
 OWN = ("store.db", "store.db-wal", "versions", "pictures", "certificates", "lock", "api_key", "keys.json", ASIDE)
-OLD_ASIDE = "store.db.damaged-*"  # how stores were put aside before there was that folder
+OLD_ASIDE = "store.db.damaged-*"  # the earlier names of stores that were put aside
 
 
 def is_inside(home: Path, path: Path) -> bool:
-    """Whether the path lies in the home folder, links on the way followed."""
+    """Whether the path is in the home folder, with links resolved."""
     return path.resolve().is_relative_to(home.resolve())
 
 
 def check_links(home: Path) -> None:
-    """Raises StoreError where a file or folder of the home folder is a link out of it.
+    """Raises StoreError if a file or folder of the home folder is a link to the outside.
 
-    A copy of such a folder shares what is behind the link with the original, and would write there.
+    A copy of such a folder shares the link's target with the original, and would write there.
     """
     for path in sorted(home.iterdir()) if home.is_dir() else []:
         if path.is_symlink() and path.name in OWN and not is_inside(home, path):
@@ -31,9 +31,9 @@ def check_links(home: Path) -> None:
 
 
 def remove(home: Path, path: Path) -> None:
-    """Removes a file or a folder of the home folder; it may be gone already. Raises StoreError.
+    """Removes a file or a folder of the home folder; it may already be gone. Raises StoreError.
 
-    A copied folder whose `versions` is a link holds another installation's versions: these stay.
+    A copied folder whose `versions` is a link has another installation's versions: these are not removed.
     """
     if not is_inside(home, path):
         raise StoreError(
@@ -53,7 +53,7 @@ def remove(home: Path, path: Path) -> None:
 
 
 def place_aside(home: Path, name: str, *, at_s: float) -> Path:
-    """A free place in `aside/` for something of this name; the folder is made. Raises StoreError."""
+    """A free place in `aside/` for something of this name; the folder is created. Raises StoreError."""
     place = home / ASIDE / f"{name}.{int(at_s)}"
     number = 1
     while place.exists():
@@ -70,9 +70,9 @@ def place_aside(home: Path, name: str, *, at_s: float) -> Path:
 
 
 def move_aside(home: Path, path: Path, *, at_s: float, name: str | None = None) -> Path:
-    """Moves a file or folder of the home folder into `aside/`, and gives its new place. Raises StoreError.
+    """Moves a file or folder of the home folder into `aside/`, and returns its new path. Raises StoreError.
 
-    `name` is what it is called there; as before where none is given.
+    `name` is its new name; by default the old one.
     """
     if not is_inside(home, path):
         raise StoreError(
@@ -91,6 +91,6 @@ def move_aside(home: Path, path: Path, *, at_s: float, name: str | None = None) 
 
 
 def put_aside(home: Path) -> list[Path]:
-    """What repairing has put aside in this folder."""
+    """What repairs have put aside in this folder."""
     held = home / ASIDE
     return [*home.glob(OLD_ASIDE), *([held] if held.exists() else [])]

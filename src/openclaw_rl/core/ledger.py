@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a main turn stands."""
+    """The state of a main turn."""
 
     SERVED = "served"
     PAIRED = "paired"  # its next state is known
@@ -25,28 +25,28 @@ class DropReason(StrEnum):
     LOOP = "loop"
     CONTROL_TOKEN = "control_token"
     NO_NEXT_STATE = "no_next_state"
-    NOT_FOLLOWED = "not_followed"  # a sibling the conversation did not go on from
+    NOT_FOLLOWED = "not_followed"  # the conversation continued from a sibling
     NO_SIGNAL = "no_signal"
-    UNHEEDED = "unheeded"  # the base model says the same with its hint as without: it cannot be taught by it
+    UNHEEDED = "unheeded"  # the base model replies the same with its hint as without, so the hint cannot teach it
     MAY_NOT_TEACH = "may_not_teach"
-    REDACTED = "redacted"  # it held something private, so its ids were not kept
+    REDACTED = "redacted"  # it contained something private, so its ids were not kept
     REPEATED = "repeated"  # the same correction, more often than one user may teach it in a day
     TOO_MANY = "too_many"  # more samples than one user may give in a day
-    IN_VAIN = "in_vain"  # its user contradicts themselves, and learning from them rests
-    MEMORY_ONLY = "memory_only"  # carry = memory: the prompt remembers, the weights are left alone
-    LEARNED = "learned"  # sampled behind hints, and said without them as well
-    NO_SPREAD = "no_spread"  # a step of an episode; all that it is compared with earned the same
+    IN_VAIN = "in_vain"  # its user contradicts themselves, so learning from them pauses
+    MEMORY_ONLY = "memory_only"  # carry = memory: hints are used in the prompt, weights are not trained
+    LEARNED = "learned"  # sampled given hints, and replied the same without them
+    NO_SPREAD = "no_spread"  # a step of an episode; all compared steps had the same reward
     ENVIRONMENT_FAILED = "environment_failed"  # its episode's task or grader is broken: no reward
     INFRASTRUCTURE_FAILED = "infrastructure_failed"  # a machine failed its episode, not the policy: no reward
     TOO_LONG = "too_long"
-    TOO_DEAR = "too_dear"  # set aside: a step over it alone takes too long, or too much memory, on this machine
+    TOO_DEAR = "too_dear"  # set aside: a step over it alone takes too much time or memory on this machine
     STALE = "stale"
     NOT_FINITE = "not_finite"
-    NOT_LEARNABLE = "not_learnable"  # what was learned from it was refused again and again, or no step came nearer
+    NOT_LEARNABLE = "not_learnable"  # versions made from it were refused repeatedly, or no step came nearer
     TRAINER_FAILED = "trainer_failed"
-    EXCLUDED = "excluded"  # its owner said that it is not to be learned from
+    EXCLUDED = "excluded"  # excluded from learning by its owner
     FORGOTTEN = "forgotten"
-    DAMAGED = "damaged"  # its text was lost with the disk's bytes; see store/mend/check.py
+    DAMAGED = "damaged"  # its text was damaged on disk; see store/mend/check.py
 
 
 MOVES: dict[State, frozenset[State]] = {
@@ -57,20 +57,20 @@ MOVES: dict[State, frozenset[State]] = {
     State.TRAINED: frozenset(),
     State.DROPPED: frozenset(),
 }
-TAKEN_BACK = frozenset({DropReason.TOO_DEAR})  # with these reasons a dropped sample may wait for a step again
-# Of a trained turn whose version the gate refused: nothing of what was learned from it is ever served.
+TAKEN_BACK = frozenset({DropReason.TOO_DEAR})  # a sample dropped for these reasons may wait for a step again
+# For a trained turn whose version the gate refused: what was learned from it is never served.
 MOVES_BACK: frozenset[State] = frozenset({State.READY, State.DROPPED})
 
 
-# Where a turn may stand that its owner judges anew; it is JUDGED then, as if the judge had said so.
+# The states in which an owner may judge a turn again; it is then JUDGED, as if by the judge.
 OVERRULED: frozenset[State] = frozenset({State.SERVED, State.PAIRED, State.JUDGED, State.READY, State.DROPPED})
-# A dropped turn is judged anew only if it was dropped over what was said of it, and not for how it is made.
+# A dropped turn is judged again only if it was dropped because of its verdict, not because of its form.
 OVERRULED_DROPS = frozenset(
     {
         DropReason.NO_SIGNAL,
         DropReason.NO_NEXT_STATE,
         DropReason.NOT_FOLLOWED,
-        DropReason.UNHEEDED,  # by that hint; another may teach it
+        DropReason.UNHEEDED,  # with that hint; another may teach it
         DropReason.EXCLUDED,
     }
 )
@@ -88,25 +88,25 @@ def check_move(before: State, after: State, reason: DropReason | None, *, is_ref
         raise ValueError(f"a move to {after} with reason {reason}")
 
 
-# What an owner can do where turns are dropped for a reason.
+# What an owner can do if turns are dropped for a reason.
 WHAT_TO_DO: dict[str, str] = {
     DropReason.CUT_BY_LENGTH: "let clients ask for longer answers (max_tokens)",
-    DropReason.CANCELLED: "see why clients give up before an answer ends: their timeouts, or a slow engine",
-    DropReason.EMPTY: "see whether the model and its chat template fit together",
-    DropReason.LOOP: "raise the temperature, or go back a version by `openclaw-rl rollback`",
+    DropReason.CANCELLED: "check why clients give up before an answer ends: their timeouts, or a slow engine",
+    DropReason.EMPTY: "check whether the model and its chat template fit together",
+    DropReason.LOOP: "raise the temperature, or go back a version with `openclaw-rl rollback`",
     DropReason.CONTROL_TOKEN: "nothing, if most requests need no answer; collect.control_tokens names these words",
     DropReason.NO_NEXT_STATE: "have clients send the conversation along, or POST /v1/feedback",
     DropReason.NOT_FOLLOWED: "nothing: the conversation continued from another answer to the same request",
     DropReason.NO_SIGNAL: "nothing, if users are content; else check what the judge votes: `openclaw-rl turns`",
     DropReason.NO_SPREAD: "use tasks that the model solves sometimes, larger groups, or give steps scores",
     DropReason.ENVIRONMENT_FAILED: "`openclaw-rl inspect --episodes` says why; fix the task or its grader",
-    DropReason.INFRASTRUCTURE_FAILED: "see why by `openclaw-rl inspect --episodes`; run these attempts again",
-    DropReason.UNHEEDED: "see by `openclaw-rl turns` if hints say what users meant; else use a model that follows them",
+    DropReason.INFRASTRUCTURE_FAILED: "`openclaw-rl inspect --episodes` says why; run these attempts again",
+    DropReason.UNHEEDED: "if the hints (`openclaw-rl turns`) say what users meant, use a model that follows them",
     DropReason.MAY_NOT_TEACH: "nothing, if that is intended; else give their keys the scope teach",
     DropReason.REDACTED: "keep secrets out of conversations; store.redact says what counts as one",
-    DropReason.REPEATED: "see who repeats one correction so often, or raise teach.same_words_a_day",
-    DropReason.TOO_MANY: "see who sends so much, or raise teach.user_samples_a_day",
-    DropReason.IN_VAIN: "see whether what is asked for contradicts itself, or the judge errs; teach.in_vain_turns",
+    DropReason.REPEATED: "check who repeats one correction so often, or raise teach.same_words_a_day",
+    DropReason.TOO_MANY: "check who sends so much, or raise teach.user_samples_a_day",
+    DropReason.IN_VAIN: "check whether what is asked for contradicts itself, or the judge errs; teach.in_vain_turns",
     DropReason.MEMORY_ONLY: "set carry to weights or bridge, if the weights are to learn too",
     DropReason.LEARNED: "nothing: the model gives this reply without its hints as well",
     DropReason.TOO_LONG: "raise train.max_sample_tokens, if memory allows",
@@ -114,7 +114,7 @@ WHAT_TO_DO: dict[str, str] = {
     "they wait for a step then; or lower train.max_sample_tokens to leave such turns out",
     DropReason.STALE: "raise train.max_lag, or lower train.batch_size so that samples wait less",
     DropReason.NOT_FINITE: "lower trainer.lr, or train in float32",
-    DropReason.NOT_LEARNABLE: "see why by `openclaw-rl versions` and what was asked for by `openclaw-rl turns`; lower "
+    DropReason.NOT_LEARNABLE: "`openclaw-rl versions` says why, `openclaw-rl turns` shows what was asked for; lower "
     "trainer.lr, use a model that follows the hint when it reads it, or carry = memory",
     DropReason.EXCLUDED: "nothing: it was left out by hand; judge it by hand on the page to take it back",
     DropReason.DAMAGED: "check the disk, and run `openclaw-rl check`",

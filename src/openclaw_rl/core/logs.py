@@ -19,19 +19,19 @@ from types import TracebackType
 
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 INHERITED = "OPENCLAW_RL_LOG_FORMAT"  # in the environment of the processes that a server starts
-FILTERED_S = 2.0  # the last lines may take this long
-_WAITING = 10_000  # lines kept until it is known how they are to be written
+FILTERED_S = 2.0  # time for the last lines
+_WAITING = 10_000  # lines kept until the format is known
 _PLACE = re.compile(r"(?:\b([A-Za-z_]\w*)=)?%(?:[-+ #0]*\d*(?:\.\d+)?)([a-zA-Z%])")
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON: `time`, `level`, `name`, `message`, and each `name=%s` of the message by its name.
+    """A record as one line of JSON: `time`, `level`, `name`, `message`, and each `name=%s` of the message as a field.
 
-    So `turn` and `version` are fields of their own wherever a line knows them. A traceback is in `error`.
+    So `turn` and `version` are separate fields in every line that has them. A traceback is in `error`.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """The line, without its line end."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -46,12 +46,12 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(level: int = logging.INFO, *, text: str = TEXT) -> None:
-    """Writes the log of a process that a server started as the server's own is written."""
+    """Makes the log of a process that a server started use the server's format."""
     _write_as(os.environ.get(INHERITED) == "json", level, text)
 
 
 def kept_until_known(level: int) -> Callable[[bool], None]:
-    """Keeps what is logged until the function that is returned is called with whether the log is JSON."""
+    """Buffers the log until the returned function is called with whether the log is JSON."""
     waiting = MemoryHandler(_WAITING, flushLevel=logging.CRITICAL + 1)
     root = logging.getLogger()
     root.addHandler(waiting)
@@ -74,17 +74,17 @@ def _write_as(is_json: bool, level: int, text: str) -> logging.Handler:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level)
-    if is_json:  # what is not logged would be a line of text among the others
+    if is_json:  # other output would be plain text between JSON lines
         logging.captureWarnings(True)
         sys.excepthook = _log_uncaught
     return handler
 
 
 def _filter_stderr() -> None:
-    """Sends standard error, this process's and that of all it starts, through a process that makes lines of JSON of it.
+    """Sends standard error, of this process and its children, through a process that turns it into lines of JSON.
 
-    Libraries print past the log: progress, warnings, the last words of a crash. Another process reads them, so that
-    none are lost where one of ours dies.
+    Libraries print without the log: progress, warnings, the last lines of a crash. Another process reads them, so that
+    none are lost if one of ours dies.
     """
     reader, writer = os.pipe()
     command = [sys.executable, "-m", "openclaw_rl.core.logs"]
@@ -98,14 +98,14 @@ def _filter_stderr() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         try:
             helper.wait(FILTERED_S)
-        except subprocess.TimeoutExpired:  # a process that was started still writes
+        except subprocess.TimeoutExpired:  # a child process still writes
             return
 
     atexit.register(finished)
 
 
 def main() -> None:
-    """Copies lines of JSON, and makes one of each other line. Ends with its input, whatever signal came before."""
+    """Copies lines of JSON, and turns other lines into JSON. Ends with its input, ignoring signals."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     for line in sys.stdin.buffer:
@@ -133,7 +133,7 @@ def _log_uncaught(kind: type[BaseException], problem: BaseException, trace: Trac
 
 
 def _facts(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
-    """The named values of a message, by the names that its form gives them."""
+    """The named values of a message, by their names in its format."""
     if not isinstance(record.args, tuple) or not isinstance(record.msg, str):
         return
     values = iter(record.args)

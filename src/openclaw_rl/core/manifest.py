@@ -1,4 +1,4 @@
-"""What a version's folder says of itself: `manifest.json`, written before the folder gets its name, never after."""
+"""A version's description in its folder: `manifest.json`, written before the folder gets its name, never later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Where a version comes from: its parent, the step and the turns it consumed, and what it is made of."""
+    """The origin of a version: its parent, its step, the turns consumed, and its settings."""
 
     version: PolicyVersion
     parent: PolicyVersion
@@ -28,7 +28,7 @@ class Manifest:
     metrics: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Json] = field(default_factory=dict)
     rehearsed: tuple[str, ...] = ()  # turns of earlier steps that this one read again
-    upon: PolicyVersion | None = None  # the shared version that a user's or an agent's own one holds
+    upon: PolicyVersion | None = None  # the shared version that a user's or agent's version is based on
 
     def __post_init__(self) -> None:
         if self.version.is_base:
@@ -36,17 +36,17 @@ class Manifest:
 
 
 def has_versions(home: Path) -> bool:
-    """Whether the home folder holds any version, known to a store or not."""
+    """Whether the home folder contains any version, known to a store or not."""
     return any(versions_folder(home).glob(f"*/{FILE_NAME}"))
 
 
 def versions_folder(home: Path) -> Path:
-    """Where the versions of an installation lie."""
+    """The folder of an installation's versions."""
     return home / "versions"
 
 
 def version_folder(home: Path, version: PolicyVersion) -> Path:
-    """Where one version lies."""
+    """The folder of one version."""
     return versions_folder(home) / str(version)
 
 
@@ -70,7 +70,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What the file says. Raises OSError where it cannot be read, ValueError where it is not a manifest."""
+    """The content of the file. Raises OSError if it cannot be read, ValueError if it is not a manifest."""
     body = json.loads((folder / FILE_NAME).read_text("utf-8"))
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise ValueError(f"{folder / FILE_NAME} is not a manifest of format {FORMAT}")

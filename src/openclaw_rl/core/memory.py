@@ -1,4 +1,4 @@
-"""Memory that was freed and that the C library keeps: given back to the system."""
+"""Returns memory to the system that was freed but that the C library keeps."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 
 
 def give_back() -> bool:
-    """Gives back what is free; False where the C library cannot. Takes milliseconds; other threads go on.
+    """Returns free memory; False if the C library cannot. Takes milliseconds; other threads continue.
 
-    A model of 26 M weights left 90 to 120 MiB behind when it had been loaded.
+    Loading a model of 26 M weights left 90 to 120 MiB behind.
     """
     if sys.platform != "linux":
         return False

@@ -1,4 +1,4 @@
-"""A message as every API and every template understands it, and the tools a request offers."""
+"""A message in a form for all APIs and templates, and the tools of a request."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-MOST_DEPTH = 128  # far beyond any schema or arguments that were meant; Python's own walkers break near 1000
+MOST_DEPTH = 128  # far beyond any intended schema or arguments; Python's recursion breaks near 1000
 _PIECES = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 
 
 class Role(StrEnum):
-    """Who speaks. A `developer` message is a system message."""
+    """The author of a message. A `developer` message is a system message."""
 
     SYSTEM = "system"
     USER = "user"
@@ -25,28 +25,28 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Text as it was sent, never trimmed."""
+    """Text as sent, never trimmed."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ImagePart:
-    """Where an image is: a data or file URL."""
+    """An image by its data or file URL."""
 
     url: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call a model made. `arguments` is the JSON text as the model or the client wrote it."""
+    """One call made by a model. `arguments` is the JSON text as the model or the client wrote it."""
 
     id: str
     name: str
     arguments: str
 
     def parsed(self) -> Json:
-        """The arguments as data, or the text itself where it is not JSON, or none that can be walked through."""
+        """The arguments as data, or the text itself if it is not JSON, or is nested too deeply."""
         if is_too_deep(self.arguments):
             return self.arguments
         try:
@@ -75,8 +75,8 @@ class Tool:
 class Message:
     """One message of a conversation.
 
-    `reasoning` is what the model thought before it spoke, `tool_call_id` names the call a tool message answers, and
-    `is_error` is the client's own word that this call failed.
+    `reasoning` is the model's thinking before the text, `tool_call_id` names the call a tool message answers, and
+    `is_error` is the client's own report that this call failed.
     """
 
     role: Role
@@ -93,7 +93,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text parts, joined as they are."""
+        """The text parts, joined unchanged."""
         return "".join(part.text for part in self.content if isinstance(part, TextPart))
 
     @property
@@ -107,7 +107,7 @@ class Message:
         return replace(self, content=(TextPart(text), *images))
 
     def as_json(self) -> dict[str, Json]:
-        """The message in OpenAI's shape; a client's own order of keys does not survive."""
+        """The message in OpenAI's shape; a client's order of keys is lost."""
         body: dict[str, Json] = {"role": self.role.value, "content": self._content_json()}
         if self.reasoning is not None:
             body["reasoning_content"] = self.reasoning
@@ -187,7 +187,7 @@ def _call(call: Json) -> ToolCall:
 
 
 def json_list(value: Json) -> list[Json]:
-    """The list; empty where it is none."""
+    """The list; empty if it is not a list."""
     return value if isinstance(value, list) else []
 
 

@@ -18,7 +18,7 @@ class NextStateSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NextState:
-    """The messages after a reply up to the next reply, the client's own inserts left out."""
+    """The messages after a reply up to the next reply, without the client's own inserts."""
 
     turn: str
     messages: tuple[Message, ...]
@@ -33,7 +33,7 @@ class NextState:
 
     @property
     def text(self) -> str:
-        """All that was said, in order."""
+        """All text, in order."""
         return "\n".join(item.text for item in self.messages)
 
 

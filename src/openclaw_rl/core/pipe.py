@@ -1,6 +1,6 @@
 """Messages between a process and the children it started: length-prefixed pickles over the child's stdin and stdout.
 
-Pickle is safe here because both ends are our own processes and the pipe belongs to nobody else.
+Pickle is safe here because both ends are our own processes and no other process has the pipe.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ HEADER = struct.Struct("<I")
 
 
 class Connection(Protocol):
-    """A socket's file, as Python types it."""
+    """The type of a socket's file in Python."""
 
     def read(self, size: int = ..., /) -> bytes:
-        """Up to `size` bytes; fewer only where the other end is gone."""
+        """Up to `size` bytes; fewer only if the other end is gone."""
         ...
 
     def write(self, data: bytes, /) -> int:
-        """Writes all of it."""
+        """Writes all bytes."""
         ...
 
     def flush(self) -> None:
@@ -34,7 +34,7 @@ class Connection(Protocol):
 
 
 def packed(message: object) -> bytes:
-    """The message with its length in front."""
+    """The message, prefixed with its length."""
     body = pickle.dumps(message, protocol=5)
     return HEADER.pack(len(body)) + body
 
@@ -46,7 +46,7 @@ def write(stream: IO[bytes] | Connection, message: object) -> None:
 
 
 def read(stream: IO[bytes] | Connection) -> object | None:
-    """The next message, or None where the other end is gone. Blocks."""
+    """The next message, or None if the other end is gone. Blocks."""
     header = stream.read(HEADER.size)
     if len(header) < HEADER.size:
         return None
@@ -58,7 +58,7 @@ def read(stream: IO[bytes] | Connection) -> object | None:
 def is_readable(fd: int, timeout_s: float) -> bool:
     """Whether something can be read, or the other end is gone, within this time.
 
-    Not by `select`, which takes no file descriptor above 1,023, and a busy server has more.
+    It does not use `select`, which accepts no file descriptor above 1,023; a busy server has more.
     """
     poll = select.poll()
     poll.register(fd, select.POLLIN)

@@ -18,8 +18,8 @@ class Segment:
 class Prompt:
     """Token ids in reading order.
 
-    `segments` tile the ids without gaps, one for each message or run of messages the template renders as one; the last
-    is what the template puts in front of an answer. Empty where ids came from a client as ids. `continued` counts the
+    `segments` cover the ids without gaps, one for each message or run of messages the template renders as one; the last
+    is the template's text before an answer. Empty if ids came from a client as ids. `continued` counts the
     leading ids that are, id for id, those of the served turn this prompt continues.
     """
 

@@ -1,4 +1,4 @@
-"""What the stages know of each other's parts."""
+"""The interfaces through which stages know each other's parts."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from openclaw_rl.core.version import PolicyVersion
 
 
 class Engine(Protocol):
-    """Token ids in, token ids out; knows no text."""
+    """Token ids in, token ids out; it does not know text."""
 
     @property
     def info(self) -> EngineInfo:
-        """What is being served."""
+        """The served model."""
         ...
 
     def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
         """Sampled tokens as they come. Closing the iterator frees the row at the next step.
 
-        Raises EngineError for a version that is not loaded, and RequestError where the prompt does not fit or the
+        Raises EngineError for a version that is not loaded, and RequestError if the prompt does not fit or the
         queue is full.
         """
         ...
@@ -41,26 +41,26 @@ class Engine(Protocol):
         ...
 
     async def load(self, adapter: Adapter) -> None:
-        """From now on this version can be asked for. Raises AdapterError, and then nothing has changed.
+        """Loads a version, so that requests can name it. Raises AdapterError, with nothing changed.
 
-        Raises EngineError where the engine has no room for it now.
+        Raises EngineError if the engine has no room for it now.
         """
         ...
 
     async def unload(self, version: PolicyVersion) -> None:
-        """Forget the version once nothing runs on it; returns at once."""
+        """Unload the version when nothing runs on it; returns at once."""
         ...
 
     async def flush(self) -> None:
-        """Forget all that was read of prompts; returns once it can be found in no cache any more."""
+        """Forget all prompts that were read; returns when no cache contains them."""
         ...
 
     async def check_grammar(self, grammar: Grammar) -> None:
-        """Returns once answers can be held to it. Raises RequestError where they cannot be."""
+        """Returns when answers can be constrained to it. Raises RequestError if they cannot be."""
         ...
 
     async def stats(self) -> EngineStats:
-        """The counters. Raises EngineError where nothing can be known of them now."""
+        """The counters. Raises EngineError if they are not available now."""
         ...
 
     async def aclose(self) -> None:
@@ -79,7 +79,7 @@ class Renderer(Protocol):
         *,
         options: Mapping[str, Json] | None = None,
     ) -> Prompt:
-        """The ids for these messages, going on from `served` where they do. Raises RequestError."""
+        """The ids for these messages, continuing `served` if they do. Raises RequestError."""
         ...
 
     def hinted(self, turn: Turn, hint: Hint) -> Prompt:
@@ -91,33 +91,33 @@ class Renderer(Protocol):
         ...
 
     def user_opening(self) -> tuple[Prompt, int] | None:
-        """What is in front of a user's first words, and the id after them; None where the template does not say."""
+        """The ids before a user's first words, and the id after them; None if the template does not show them."""
         ...
 
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
-        """A whole answer as a message, and which tokens are what."""
+        """A whole answer as a message, and the kinds of its tokens."""
         ...
 
 
 class Collector(Protocol):
-    """Where a request belongs, and the book its turn is entered in."""
+    """Places requests in conversations, and records their turns."""
 
     async def place(self, arrival: Arrival) -> Placement:
-        """Session, kind, and the served turn the request continues. `admit` of it notes what was said."""
+        """Session, kind, and the served turn the request continues. Its `admit` records the request's text."""
         ...
 
     async def commit(self, turn: Turn) -> None:
-        """Returns once the turn is in the store."""
+        """Returns when the turn is in the store."""
         ...
 
 
 class Chat(Protocol):
-    """A language model asked in messages; judges and simulated users are made of one."""
+    """A language model that answers messages; judges and simulated users use one."""
 
     async def reply(
         self, messages: Sequence[Message], *, temperature: float, max_tokens: int, seed: int | None = None
     ) -> str:
-        """The text of one answer. Raises JudgeError where there is none."""
+        """The text of one answer. Raises JudgeError if there is none."""
         ...
 
 
@@ -125,7 +125,7 @@ class Judge(Protocol):
     """Scores a turn by what followed it."""
 
     async def judge(self, turn: Turn, next_state: NextState) -> Verdict:
-        """The verdict. Raises JudgeError where no judge can be reached, and then the turn waits."""
+        """The verdict. Raises JudgeError if no judge can be reached, and then the turn waits."""
         ...
 
 
@@ -133,59 +133,59 @@ class StepJudge(Protocol):
     """Scores a step of an episode by what followed it."""
 
     async def step_score(self, turn: Turn, next_state: NextState, environment: str) -> float | None:
-        """Between -1 and 1; None where nobody voted. Raises JudgeError where no judge can be reached."""
+        """Between -1 and 1; None if nobody voted. Raises JudgeError if no judge can be reached."""
         ...
 
 
 class Trainer(Protocol):
-    """Takes steps and writes what they made, elsewhere than in the process that serves.
+    """Takes steps and writes their results, outside the serving process.
 
-    Its calls raise TrainerError, and it can be called again then.
+    Its calls raise TrainerError, and can then be repeated.
     """
 
     @property
     def progress(self) -> StepProgress | None:
-        """How far the step under way has come, as last heard; None where none is, or nothing is known of it."""
+        """The last known progress of the step under way; None if there is no step, or nothing is known."""
         ...
 
     async def step(
         self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
     ) -> StepReport:
-        """One step that starts from exactly the weights in `resume`, None being fresh ones, on top of those in `under`.
+        """One step that starts from exactly the weights in `resume`, None for new ones, on top of those in `under`.
 
-        That holds also where this trainer has since continued from there: what was never committed, or refused at the
-        gate, must not come back. Without `under` the weights stand on the base model. `gentleness` is how often
-        versions that had learned from these samples were refused: the more often, the smaller the step begins. Raises
-        StepTooDearError where it took too long or too much memory.
+        That is so even if this trainer has since continued from there: weights never committed, or refused at the gate,
+        must not return. Without `under` the weights are on the base model. `gentleness` is how often versions that had
+        learned from these samples were refused: the more often, the smaller the learning rate. Raises StepTooDearError
+        if it took too long or too much memory.
         """
         ...
 
     async def rebase(self, *, resume: Path, under: Path | None) -> None:
-        """Puts the weights in `resume` on top of those in `under`, to be exported so."""
+        """Rebases the weights in `resume` onto those in `under`, for export."""
         ...
 
     async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
-        """Writes the weights of the last step, and with them what it takes to continue from there."""
+        """Writes the weights of the last step, and the state needed to continue from there."""
         ...
 
     async def aclose(self) -> None:
-        """Ends it, in the middle of a step too."""
+        """Ends it, even in the middle of a step."""
         ...
 
 
 class TakesBack(Protocol):
-    """Whoever serves versions, asked to serve an earlier one again."""
+    """The part that serves versions and can serve an earlier one again."""
 
     async def take_back(self, user: str, version: PolicyVersion) -> bool:
-        """Serves `version` again where all that was made from it since was learned from this user alone."""
+        """Serves `version` again if all later versions were learned from this user alone."""
         ...
 
 
 class Teaching(Protocol):
-    """Whoever makes samples, as far as a step depends on it."""
+    """The part that makes samples, as far as a step depends on it."""
 
     async def wait_until_looked_at(self) -> None:
-        """Until all that was judged was looked at, or some seconds have passed."""
+        """Waits until all judged turns were examined, or some seconds have passed."""
         ...
 
     async def still_holds(self, rehearsal: Sample, since: Sequence[str]) -> bool:

@@ -7,12 +7,12 @@ from enum import StrEnum
 
 
 class Right(StrEnum):
-    """One thing a key lets its owner do."""
+    """One right of a key."""
 
     CHAT = "chat"  # ask for answers, end own sessions
     FEEDBACK = "feedback"  # thumbs and corrections for own answers
     TEACH = "teach"  # own turns become samples
-    ADMIN = "admin"  # look at everybody's turns and versions, roll back, edit hints
+    ADMIN = "admin"  # see everybody's turns and versions, roll back, edit hints
 
 
 ALL_RIGHTS = frozenset(Right)
@@ -20,7 +20,7 @@ ALL_RIGHTS = frozenset(Right)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a key may ask for in a minute, and how large a request may be; 0 for what the settings say."""
+    """A key's limits per minute and for the size of a request; 0 for the settings' values."""
 
     requests_a_minute: int = 0
     tokens_a_minute: int = 0
@@ -36,7 +36,7 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class KnownKey:
-    """A key as it is kept: its SHA-256 alone. Keys are made by us from 192 random bits, so a slow hash adds nothing."""
+    """A stored key: only its SHA-256. Keys are made by us from 192 random bits, so a slow hash adds nothing."""
 
     name: str
     digest: str  # hex

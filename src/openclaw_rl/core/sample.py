@@ -1,4 +1,4 @@
-"""What a trainer learns from: tokens as sampled, and signals. Advantages are computed when a step is taken."""
+"""Training data: tokens as sampled, and signals. Advantages are computed when a step is taken."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from openclaw_rl.core.version import PolicyVersion
 
 
 class Wants(StrEnum):
-    """What a method learns from, and so what counts as a signal."""
+    """The signals that a method learns from."""
 
     SCORE = "score"
     HINT = "hint"
@@ -18,7 +18,7 @@ class Wants(StrEnum):
 
     @classmethod
     def of(cls, *, rl: float, hints: float) -> Wants:
-        """What a method with these weights wants; `hints` is that of all the terms that need a hint."""
+        """The signals of a method with these weights; `hints` covers all terms that need a hint."""
         if rl and hints:
             return cls.EITHER
         return cls.SCORE if rl else cls.HINT
@@ -35,7 +35,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A step that another is compared with: its turn, its episode's outcome, and its own score."""
+    """A step for comparison: its turn, its episode's outcome, and its own score."""
 
     turn: str
     outcome: float
@@ -44,7 +44,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class HintPrompt:
-    """The prompt's ids with a hint in it: what a teacher reads before it scores the sampled response."""
+    """The prompt's ids with a hint in it: the teacher reads it to score the sampled response."""
 
     text: str
     tokens: tuple[int, ...]
@@ -52,7 +52,7 @@ class HintPrompt:
 
 @dataclass(frozen=True, slots=True)
 class SampledReply:
-    """A reply that nobody was served, sampled to be taught on; `logp` as in Sample, under `version`."""
+    """A reply sampled for training and never served; `logp` as in Sample, under `version`."""
 
     tokens: tuple[int, ...]
     logp: tuple[float, ...]
@@ -65,10 +65,10 @@ class SampledReply:
 
 @dataclass(frozen=True, slots=True)
 class OtherRequestReply:
-    """What the base model says to another request with a correction's hint in the prompt.
+    """The base model's reply to another request with a correction's hint in the prompt.
 
-    `prompt` are that request's ids without the hint; those of `hint` have it, beside earlier ones that are followed
-    there. `turn` is the turn that the request was taken from, empty where it is nobody's.
+    `prompt` are that request's ids without the hint; those of `hint` have it, next to earlier hints that are followed
+    there. `turn` is the turn that the request was taken from, empty if it has none.
     """
 
     prompt: tuple[int, ...]
@@ -86,22 +86,22 @@ class Sample:
     """One turn as training data.
 
     `prompt` and `response` are ids as served; `logp` holds nats of the model at temperature 1 under `version`, one per
-    response token. `mask` says which response tokens are trained. `score` is the reward (a promoted turn's may lie
-    between), None where only hints speak; `baseline` is what rewards of that user have been lately, None for none.
+    response token. `mask` says which response tokens are trained. `score` is the reward (a promoted turn's may be
+    between), None if there are only hints; `baseline` is the recent mean reward of that user, None for none.
 
-    A sample that `is_taught` was sampled behind hints, by the teacher: `prompt` is the one without them, `hints` holds
-    the one that was read, and `logp` is no policy's behind `prompt`, so that no ratio is taken to it. `own` is then
-    what the policy says to `prompt` by itself. `shown` are replies of the base model behind the hint of a correction,
-    the likeliest first; `elsewhere` is what it says to other requests with the same hint, so that the wish is learned
+    A sample that `is_taught` was sampled by the teacher, given hints: `prompt` is without them, `hints` contains
+    the prompt that was read, and `logp` is not a policy's given `prompt`, so it gives no ratio. `own` is then
+    the policy's own reply to `prompt`. `shown` are replies of the base model given the hint of a correction,
+    the likeliest first; `elsewhere` are its replies to other requests with the same hint, so that the wish is learned
     and not the example.
 
-    `rehearses` are the words of the user's kept hints that a promoted reply follows: its `hints` hold them alone.
+    `rehearses` are the words of the user's kept hints that a promoted reply follows: its `hints` contain only these.
 
-    `kept`, where a grammar held the reply, is the log of the share of the model's own distribution that it left
-    at each response token; empty where none did. What it forced stands outside the `mask`.
+    `kept`, if a grammar constrained the reply, is the log of the share of the model's distribution that it left
+    at each response token; empty if none did. Tokens it forced are outside the `mask`.
 
-    A step of an episode has an `outcome`, its own `score` beside it, and `peers`: all steps whose rewards its own is
-    measured against, itself among them.
+    A step of an episode has an `outcome`, perhaps its own `score`, and `peers`: all steps whose rewards its own is
+    compared with, including itself.
     """
 
     turn: str
@@ -144,17 +144,17 @@ class Sample:
 
     @property
     def is_rehearsal(self) -> bool:
-        """Whether it only holds the policy in place: it has no score, and no hint but those that the reply follows."""
+        """Whether it only anchors the policy: it has no score, and no hints except those that the reply follows."""
         return self.is_promoted and not self.score and (not self.hints or bool(self.rehearses))
 
     @property
     def has_signal(self) -> bool:
-        """Whether a step over this sample alone would move anything but the anchor."""
+        """Whether a step over this sample alone would have a loss besides the anchor."""
         return bool(self.score) or bool(self.hints) or self.outcome is not None
 
 
 def teaches(sample: Sample, wants: Wants) -> bool:
-    """Whether a step is taken for this sample: over it alone more would move than what holds the policy in place."""
+    """Whether a step is taken for this sample: it teaches more than to keep the policy in place."""
     if sample.outcome is not None or (sample.is_taught and not sample.is_promoted):
         return True
     by_score, by_hint = bool(sample.score), bool(sample.hints) and not sample.rehearses

@@ -1,4 +1,4 @@
-"""How tokens are drawn."""
+"""How tokens are sampled."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ LEAST_BIAS, MOST_BIAS = -100.0, 100.0
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What an answer is held to.
+    """The constraint on an answer.
 
-    `text` is a grammar in Lark's syntax as llguidance reads it, JSON schemas and ids of tokens inside. `ends` are the
+    `text` is a grammar in Lark's syntax as llguidance reads it, with JSON schemas and token ids inside. `ends` are the
     ids that may end an answer once it is complete.
     """
 
@@ -22,10 +22,10 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True)
 class LogitAdjustment:
-    """What makes tokens likelier or less likely, in this order, before the temperature.
+    """Changes of tokens' logits, in this order, before the temperature.
 
     `bias` is added to an id's logit. An id that was sampled `n` times loses `presence + n * frequency`, and one that
-    stands in the prompt or was sampled has its logit divided by `repetition` where it is above 0, else multiplied.
+    is in the prompt or was sampled has its logit divided by `repetition` if it is above 0, else multiplied.
     """
 
     bias: tuple[tuple[int, float], ...] = ()
@@ -45,9 +45,9 @@ class LogitAdjustment:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What a request asks of the sampler. Temperature 0 is greedy; `top_k` 0 and `top_p` 1 are off.
+    """A request's sampling options. Temperature 0 is greedy; `top_k` 0 and `top_p` 1 are off.
 
-    The same seed gives the same tokens whoever else is in the batch. With `top_p` 0 the likeliest token alone is left.
+    The same seed gives the same tokens whatever else is in the batch. With `top_p` 0 only the likeliest token is left.
     """
 
     max_tokens: int

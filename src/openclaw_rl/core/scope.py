@@ -1,6 +1,6 @@
-"""Whose adapter a version is: everybody's, or one user's or agent's own on top of it.
+"""Whose adapter a version is: everybody's, or one user's or agent's on top of it.
 
-A scope's name tells its owner and is fit for a folder, a header and a version: `user-ann`, `agent-night=20shift`.
+A scope's name contains its owner and is valid in a folder, a header and a version: `user-ann`, `agent-night=20shift`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from openclaw_rl.core.version import SHARED
 
-LONGEST = 150  # letters of a scope's name: folders are named after it
+LONGEST = 150  # letters of a scope's name: folders have this name
 _PLAIN = re.compile(r"[a-z0-9_@-]")
 _CODED = re.compile(r"=([0-9A-F]{2})")
 
@@ -23,17 +23,17 @@ class Owner(StrEnum):
 
 
 class Scopes(StrEnum):
-    """Which adapters there are."""
+    """The sets of adapters."""
 
-    SHARED = "shared"  # one, that learns from everybody
-    USER = "user"  # one for each user, on top of a shared one that stays as it is
+    SHARED = "shared"  # one that learns from everybody
+    USER = "user"  # one for each user, on top of a shared one that does not change
     AGENT = "agent"
     SHARED_USER = "shared+user"  # the shared one learns from everybody, each user's from that user
     SHARED_AGENT = "shared+agent"
 
     @property
     def owner(self) -> Owner | None:
-        """Who has an adapter of their own; None where nobody has."""
+        """Who has an adapter of their own; None if nobody has."""
         last = self.value.rpartition("+")[2]
         return None if last == SHARED else Owner(last)
 
@@ -44,9 +44,9 @@ class Scopes(StrEnum):
 
 
 def scope_of(owner: Owner, name: str) -> str | None:
-    """The scope of a user or an agent; None for a name too long to call anything by.
+    """The scope of a user or an agent; None for a name that is too long.
 
-    Letters that a folder or a header may not hold, or that differ in case alone, are written as the hexadecimal of
+    Letters that are not allowed in a folder or header, or that differ only in case, are written as the hexadecimal of
     their UTF-8 bytes, so that different names have different scopes on any disk.
     """
     coded = "".join(
@@ -60,7 +60,7 @@ def scope_of(owner: Owner, name: str) -> str | None:
 
 
 def owner_of(scope: str) -> tuple[Owner, str] | None:
-    """Who a scope belongs to; None for the shared one, and for names that `scope_of` does not give."""
+    """The owner of a scope; None for the shared one, and for names that `scope_of` does not produce."""
     kind, dash, coded = scope.partition("-")
     if not dash or kind not in set(Owner):
         return None
@@ -69,15 +69,15 @@ def owner_of(scope: str) -> tuple[Owner, str] | None:
 
 
 def own_scope(scopes: Scopes, *, user: str, agent: str) -> str | None:
-    """The scope that belongs to whoever asks, and to nobody else; None where they have none."""
+    """The requester's own scope; None if there is none."""
     owner = scopes.owner
     if owner is None or (owner is Owner.AGENT and agent in ("", "default")):
-        return None  # an agent that gives no name cannot be told from others
+        return None  # an agent without a name cannot be distinguished from others
     return scope_of(owner, user if owner is Owner.USER else agent)
 
 
 def trained_scopes(scopes: Scopes, *, user: str, agent: str) -> tuple[str, ...]:
-    """The scopes that a turn of theirs trains. Who has no scope of their own teaches the shared one."""
+    """The scopes that a user's or agent's turn trains. Without an own scope it is the shared one."""
     own = own_scope(scopes, user=user, agent=agent)
     if own is None:
         return (SHARED,)

@@ -9,7 +9,7 @@ import textwrap
 from itertools import pairwise
 
 
-@functools.cache  # a class is read once: there are a dozen of them
+@functools.cache  # each of a dozen classes is read once
 def sentences(kind: type) -> dict[str, str]:
     """The sentence under each field of a settings class."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]

@@ -12,10 +12,10 @@ from openclaw_rl.core.finding import Finding
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """Where a stage stands.
+    """The state of a stage.
 
-    `status` is a dataclass: its part of the status that is shown to people. `is_settled` says that the stage has
-    nothing to do until something new is said. `problem` is its last one, empty where all is well.
+    `status` is a dataclass: its part of the status for people. `is_settled` says that the stage has
+    nothing to do until something new arrives. `problem` is the last one, empty if all is well.
     """
 
     name: str
@@ -28,12 +28,12 @@ class StageReport:
 class Stage(Protocol):
     """A loop that runs while the server serves: it reads rows of the store and writes rows for the next one.
 
-    It may be cancelled at any moment, and run again: what it was doing is in the store.
+    It may be cancelled at any moment, and run again: its work is in the store.
     """
 
     @property
     def name(self) -> str:
-        """By which the log, the status and the doctor know it."""
+        """Its name in the log, the status and the doctor."""
         ...
 
     async def run(self) -> None:
@@ -41,11 +41,11 @@ class Stage(Protocol):
         ...
 
     def let_go(self) -> None:
-        """Holds nothing in memory of any turn, as after a restart; not while it runs."""
+        """Clears its memory of turns, as after a restart; only while it does not run."""
         ...
 
     def gauges(self) -> Mapping[str, float]:
-        """Its numbers by their names, for whoever watches the server."""
+        """Its metrics by name."""
         ...
 
     async def report(self, facts: StoreFacts) -> StageReport:

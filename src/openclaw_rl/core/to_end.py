@@ -1,4 +1,4 @@
-"""Work that is finished even where whoever waits for it is cancelled."""
+"""Work that is finished even if its caller is cancelled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 
 async def to_end(work: Coroutine[None, None, Result]) -> Result:
-    """What the work gives. Where whoever waits is cancelled meanwhile, that rises once the work is over."""
+    """The result of the work. If the caller is cancelled meanwhile, that is raised after the work is done."""
     working, stopped = asyncio.ensure_future(work), None
     while not working.done():
         try:
@@ -18,6 +18,6 @@ async def to_end(work: Coroutine[None, None, Result]) -> Result:
         except asyncio.CancelledError as cancelled:
             stopped = cancelled
     if stopped is not None:
-        working.exception()  # it is of no use to anybody any more
+        working.exception()  # no one needs it any more
         raise stopped
     return working.result()

@@ -1,6 +1,6 @@
-"""The trainer's own state beside a version's weights: its two files, the seal over them, and what is wrong with them.
+"""The trainer's state next to a version's weights: its two files, the seal over them, and their check.
 
-A version needs none: without it training continues from the weights, with fresh moments of the optimiser.
+It is optional: without it, training continues from the weights with new moments of the optimiser.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FACTS = "trainer_state.json"
 
 
 def seal(folder: Path, facts: Mapping[str, Json]) -> str:
-    """SHA-256 over the facts and the files beside them; weights of a whole model have the version's own digest."""
+    """SHA-256 over the facts and the files next to them; weights of a whole model have the version's own digest."""
     total = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name in (STATE, WEIGHTS, CONFIG):
         if (folder / name).is_file():
@@ -28,7 +28,7 @@ def seal(folder: Path, facts: Mapping[str, Json]) -> str:
 
 
 def read_facts(folder: Path) -> dict[str, Json]:
-    """The facts in a version's folder; empty where it holds no state. Raises OSError, or ValueError for a bad seal."""
+    """The facts in a version's folder; empty if it contains no state. Raises OSError, or ValueError for a bad seal."""
     if not (folder / FACTS).exists():
         if (folder / STATE).exists():
             raise ValueError(f"{FACTS} is missing next to {STATE}")
@@ -42,7 +42,7 @@ def read_facts(folder: Path) -> dict[str, Json]:
 
 
 def problem_with(folder: Path) -> str | None:
-    """What is wrong with the state beside sound weights; None where it is as written, or where there is none."""
+    """What is wrong with the state next to sound weights; None if it is as written, or absent."""
     try:
         read_facts(folder)
     except (OSError, ValueError) as problem:

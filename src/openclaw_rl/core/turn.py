@@ -1,4 +1,4 @@
-"""One request and its answer, and where it is in a conversation."""
+"""One request and its answer, and its place in a conversation."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class TurnKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request as it came in, before anything was decided about it.
+    """A request as received, before any decision about it.
 
-    `headers` have lower-case names; `facts` are the body's own words on sessions (`session_id`, `turn_type`,
+    `headers` have lower-case names; `facts` are the body's fields about sessions (`session_id`, `turn_type`,
     `session_done`, `episode`, `user`, `prompt_cache_key`, `metadata`, `previous_response_id`); `key_name` is the API
-    key's name; `max_tokens` is how long an answer may be, where the body says so.
+    key's name; `max_tokens` is how long an answer may be, if the body says so.
     """
 
     messages: tuple[Message, ...]
@@ -41,16 +41,16 @@ class Arrival:
 
 
 async def nothing_to_note() -> None:
-    """Where a request's words count for nothing."""
+    """Does nothing: for requests whose text does not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a request belongs, and why we think so.
+    """The place of a request in a conversation, and the reason for it.
 
     `parent` is the served turn it continues. `is_done` says that the client called this the session's last turn.
-    Placing notes nothing of what the request says: a request may still be refused. Once it is known to be answered
-    `admit` is awaited, and only then what it says counts.
+    Placing records nothing of the request's text: a request may still be refused. When it is certain to be answered,
+    `admit` is awaited, and only then its text counts.
     """
 
     session: str
@@ -60,7 +60,7 @@ class Placement:
     why: str
     parent: Turn | None = None
     is_done: bool = False
-    step: EpisodeStep | None = None  # where the request is a step of an episode
+    step: EpisodeStep | None = None  # if the request is a step of an episode
     admit: Callable[[], Awaitable[None]] = field(default=nothing_to_note, compare=False, repr=False)
 
     @property
@@ -71,11 +71,11 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What was asked, what the model read, what it sampled, and how that reads as a message.
+    """The request, the prompt, the sampled completion, and the completion as a message.
 
     `options` are the template's own arguments (`enable_thinking` and the like) the prompt was rendered with.
     `group` is shared by the n answers to one request. `messages` are the client's; `carried` are the user's hints that
-    stood among them in the prompt: a turn that has any was sampled by the teacher.
+    were among them in the prompt: a turn that has any was sampled by the teacher.
     """
 
     id: str
@@ -94,9 +94,9 @@ class Turn:
     group: str | None = None
     api: str = "chat"
     options: Mapping[str, Json] = field(default_factory=dict)
-    shown: Mapping[str, Json] = field(default_factory=dict)  # what its API tells of the request when asked for it again
+    shown: Mapping[str, Json] = field(default_factory=dict)  # what its API returns about the request later
     carried: tuple[PlacedHint, ...] = ()
-    step: EpisodeStep | None = None  # of the episode it belongs to, where it belongs to one
+    step: EpisodeStep | None = None  # set if it belongs to an episode
 
     @property
     def read(self) -> tuple[Message, ...]:
@@ -111,7 +111,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The turns of one conversation belong to it. `end_why` is None while it goes on."""
+    """The turns of one conversation belong to it. `end_why` is None while it continues."""
 
     id: str
     user: str

@@ -1,4 +1,4 @@
-"""Votes of judges and what they add up to."""
+"""Votes of judges and their sum, the verdict."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from openclaw_rl.core.hint import Hint
 
 
 class VerdictSource(StrEnum):
-    """What decided the score; the first of these that speaks."""
+    """What decided the score: the first of these that is present."""
 
-    OWNER = "owner"  # overruled by hand; what the judge had said is kept beside it
+    OWNER = "owner"  # overruled by hand; the judge's verdict is kept with it
     FEEDBACK = "feedback"
     ENVIRONMENT = "environment"  # a tool's error status, a test verdict
     VOTES = "votes"
@@ -21,7 +21,7 @@ class VerdictSource(StrEnum):
 class Vote:
     """One reply of a judge to one question.
 
-    `score` is -1, 0 or 1, or None where the reply held no valid vote; `hint` is the text between the hint marks.
+    `score` is -1, 0 or 1, or None if the reply has no valid vote; `hint` is the text between the hint marks.
     """
 
     asked: str
@@ -38,9 +38,9 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the votes on one turn add up to. A score of None means that nobody voted, which is not 0.
+    """What the votes on one turn add up to. A score of None means that there was no vote, which is not 0.
 
-    `mean` is the mean of the valid score votes, by which the best of a session's zeros is found.
+    `mean` is the mean of the valid score votes, used to find the best of a session's zeros.
     `hints` are the accepted ones, best first.
     """
 

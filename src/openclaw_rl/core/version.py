@@ -1,4 +1,4 @@
-"""A policy version: which weights spoke."""
+"""A policy version: which weights sampled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from openclaw_rl.errors import ConfigError
 
 SHARED = "shared"
-_DIGITS = 18  # the store counts in 64 bits
+_DIGITS = 18  # the store uses 64-bit integers
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,13 +29,13 @@ class PolicyVersion:
         return self.number == 0
 
     def lag(self, newest: PolicyVersion) -> int:
-        """How many versions of the same scope came after this one."""
+        """The number of later versions of the same scope."""
         if newest.scope != self.scope:
             raise ValueError(f"{self} and {newest} are of different scopes")
         return newest.number - self.number
 
     def __str__(self) -> str:
-        """`scope.number`, as headers, folders and the command line write it."""
+        """`scope.number`, as in headers, folders and the command line."""
         return f"{self.scope}.{self.number}"
 
 
@@ -51,7 +51,7 @@ def parse_version(text: str) -> PolicyVersion:
 
 
 def named_version(name: str) -> PolicyVersion:
-    """The version that a person names. Raises ConfigError."""
+    """The version that a user names. Raises ConfigError."""
     try:
         return parse_version(name)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Version folders that the store does not know, or no longer knows rightly, taken in again from their manifests.
+"""Takes version folders in again from their manifests, if the store does not know them or knows them wrongly.
 
-A folder whose manifest and digest are sound is a version, whatever became of its row: its row is made again, and what
+A folder with a sound manifest and digest is a version, even if its row was lost: the row is rebuilt, and what
 its step had consumed counts as trained, so that nothing is learned twice.
 """
 
@@ -31,7 +31,7 @@ WAITING = "step IS NULL AND reason IS NULL"
 
 @dataclass(frozen=True, slots=True)
 class AdoptionContext:
-    """The folder and its store, and when this is done."""
+    """The folder, its store, and the time of this check."""
 
     home: Path
     sql: sqlite3.Connection
@@ -64,7 +64,7 @@ def adopt(ground: AdoptionContext, rows: Sequence[VersionRow]) -> Iterator[Store
 
 
 def without_manifest(ground: AdoptionContext, row: VersionRow) -> StoreFinding | None:
-    """The finding on a version whose manifest is lost, its weights being what the store says, or pruned; else None."""
+    """The finding on a version whose manifest is lost, if its weights match the store, or are pruned; else None."""
     folder = version_folder(ground.home, row.version)
     try:
         read_manifest(folder)
@@ -89,7 +89,7 @@ def without_manifest(ground: AdoptionContext, row: VersionRow) -> StoreFinding |
 
 
 def another_row(ground: AdoptionContext, row: VersionRow) -> StoreFinding | None:
-    """The finding on a row that says another digest than the folder and the manifest of its own step; else None."""
+    """The finding on a row whose digest differs from the folder and the manifest of its own step; else None."""
     folder = version_folder(ground.home, row.version)
     step = ground.sql.execute("SELECT id FROM steps WHERE scope = ? AND number = ?", _named(row.version)).fetchone()
     try:
@@ -121,7 +121,7 @@ def _problem(home: Path, version: PolicyVersion, manifest: Manifest | None) -> s
 
 
 def _taken(manifest: Manifest | None, rows: Sequence[VersionRow]) -> str:
-    """Why a sound folder may not be taken in: what it learned from, another version of its scope has learned."""
+    """Why a sound folder may not be taken in: another version of its scope learned from the same samples."""
     if manifest is None:
         return ""
     consumed = {*manifest.turns}
@@ -133,9 +133,9 @@ def _taken(manifest: Manifest | None, rows: Sequence[VersionRow]) -> str:
 def _statuses(
     sql: sqlite3.Connection, found: Mapping[PolicyVersion, Manifest], known: Mapping[PolicyVersion, VersionRow]
 ) -> dict[PolicyVersion, VersionStatus]:
-    """What each had come to. What something was made from, or is to be served, had passed the gate.
+    """The status of each version. One that others were made from, or that should be served, had passed the gate.
 
-    Of the others only what was made from the version to be served can meet the gate again.
+    Of the others, only those made from the version to be served can go through the gate again.
     """
     stood_on = {manifest.parent for manifest in found.values()} | {row.parent for row in known.values()}
     stood_on |= {manifest.upon for manifest in found.values()} | {row.upon for row in known.values()}
@@ -151,7 +151,7 @@ def _statuses(
 
 
 def _enter(ground: AdoptionContext, manifest: Manifest, status: VersionStatus) -> None:
-    """Its row, its step, and what the step did to its turns."""
+    """Adds its row, its step, and the step's changes to its turns."""
     sql, version = ground.sql, manifest.version
     folder = version_folder(ground.home, version)
     pruned_s = ground.at_s if _is_pruned(folder) else None
@@ -178,7 +178,7 @@ def _enter(ground: AdoptionContext, manifest: Manifest, status: VersionStatus) -
 def _lost(
     ground: AdoptionContext, known: Collection[PolicyVersion], rows: Sequence[VersionRow]
 ) -> Iterator[StoreFinding]:
-    """Versions that are only named any more, by a step or by what was made from them: their numbers stay taken."""
+    """Versions of which only the name is left, in a step or in a later version: their numbers stay in use."""
     sql = ground.sql
     named = {
         PolicyVersion(str(scope), int(number)): str(step)

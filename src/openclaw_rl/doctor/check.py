@@ -1,4 +1,4 @@
-"""`openclaw-rl check`: whether everything in a home folder is as it should be, and what can be mended."""
+"""`openclaw-rl check`: checks everything in a home folder, and what can be repaired."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MOST_LOOKS = 8
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What was found, and how much was looked at."""
+    """The findings, and how much was checked."""
 
     findings: tuple[StoreFinding, ...]
     turns: int = 0
@@ -49,14 +49,14 @@ class CheckReport:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is left to be mended."""
+        """Whether nothing is left to repair."""
         return all(item.is_mended for item in self.findings)
 
 
 def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = time.time) -> CheckReport:
-    """Looks at all of a folder that no server runs on; with `repair`, mends what can be.
+    """Checks all of a folder without a running server; with `repair`, repairs what it can.
 
-    What is replaced or cannot be used is put aside in the folder, never removed. Raises StoreError where another
+    Replaced or unusable files are put aside in the folder, never removed. Raises StoreError if another
     process has the folder, or its store is newer than this program.
     """
     lock = None if is_read_only(home) and not repair else FolderLock(home)
@@ -68,7 +68,7 @@ def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = t
         if damage is None:
             try:
                 return _looked_at(home, found, lock if repair else None, at_s=now())
-            except DamageError as problem:  # met on the way: SQLite's own look had not shown it
+            except DamageError as problem:  # found during the check: SQLite's own check had not shown it
                 damage = problem.problem
         if not repair:
             return CheckReport(
@@ -83,10 +83,10 @@ def check_home(home: Path, *, repair: bool = False, now: Callable[[], float] = t
 
 
 def check_beside(home: Path) -> CheckReport:
-    """Looks at all of a folder beside the server that runs on it, without changing or holding up anything.
+    """Checks all of a folder while a server runs on it, without changing or blocking anything.
 
-    What the server has under way is not a finding: half-written files are left out, and of the rest counts what a
-    second look finds too. Raises StoreError where the store is newer than this program.
+    The server's unfinished work is not a finding: half-written files are left out, and other findings count only if a
+    second check finds them too. Raises StoreError if the store is newer than this program.
     """
     first = _seen(home)
     if not first.findings:
@@ -97,7 +97,7 @@ def check_beside(home: Path) -> CheckReport:
 
 
 def _seen(home: Path) -> CheckReport:
-    """One look at the rows, in one state of the store, and at the folders of the versions it knows."""
+    """One check of the rows, in one state of the store, and of the folders of known versions."""
     found = [*_config(home), *_keys(home, None)]
     sql = open_reader(home / NAME)
     try:
@@ -118,13 +118,13 @@ def _seen(home: Path) -> CheckReport:
 
 
 def _looked_at(home: Path, found: Sequence[StoreFinding], lock: FolderLock | None, *, at_s: float) -> CheckReport:
-    """The rows, the versions' folders and what lies about, after what was found before; mended where a lock is given.
+    """The findings on rows, versions' folders and other files, after earlier findings; repaired if a lock is given.
 
-    Mending one thing can show another, so then it looks again until nothing more can be mended.
+    One repair can reveal another problem, so it checks again until nothing more can be repaired.
     """
     repair = lock is not None
     if lock is not None:
-        finish_erasing(home, lock=lock)  # or what was to be forgotten would be taken in again
+        finish_erasing(home, lock=lock)  # or what is being forgotten would be taken in again
     sql = open_writer(home / NAME) if repair else open_read_only(home / NAME)
     seen = list(found)
     try:
@@ -147,7 +147,7 @@ def _looked_at(home: Path, found: Sequence[StoreFinding], lock: FolderLock | Non
 
 
 def _folders(ground: AdoptionContext) -> Iterator[StoreFinding]:
-    """Version folders against their rows, in one transaction, and what a crash left unfinished."""
+    """Version folders against their rows, in one transaction, and the leftovers of crashes."""
     ground.sql.execute("BEGIN IMMEDIATE" if ground.repair else "BEGIN")
     try:
         damaged: set[PolicyVersion] = set()
@@ -170,25 +170,25 @@ def _config(home: Path) -> Iterator[StoreFinding]:
 
 
 def _keys(home: Path, repair_s: float | None) -> Iterator[StoreFinding]:
-    """The files of keys; put aside at this time where one is damaged, since no server starts with it."""
+    """The files of keys; put aside at this time if one is damaged, since no server starts with it."""
     looks: tuple[tuple[str, str, Callable[[Path], object]], ...] = (
         (KEY, "a new key is made at the next start, and clients need it", check_key),
-        (KEYS, "the keys in it no longer work; make new ones by `openclaw-rl keys add`", kept_keys),
+        (KEYS, "the keys in it no longer work; make new ones with `openclaw-rl keys add`", kept_keys),
     )
     for name, then, look in looks:
         try:
             look(home)
         except StoreError as problem:
-            is_mended = repair_s is not None and os.access(home / name, os.R_OK)  # else it may be sound
+            is_mended = repair_s is not None and os.access(home / name, os.R_OK)  # otherwise it may be sound
             if is_mended and repair_s is not None:
                 move_aside(home, home / name, at_s=repair_s)
             yield StoreFinding(problem.problem, f"put it aside: {then}" if is_mended else problem.fix, is_mended)
 
 
 def _opening(path: Path, *, repair: bool) -> str | None:
-    """What is wrong with the file as a whole. A store of another program, or of a newer one, is nobody's to mend.
+    """What is wrong with the file as a whole. A store of another program, or of a newer version, is never repaired.
 
-    Without `repair` nothing is made or brought up to date.
+    Without `repair` nothing is created or migrated.
     """
     if absence(path) and (path.exists() or not repair):
         return absence(path)
@@ -205,11 +205,11 @@ def _rows(sql: sqlite3.Connection) -> list[VersionRow]:
     try:
         return versions.everything(sql)
     except StoreError:
-        return []  # told by `check_rows`; nothing can be said of folders without it
+        return []  # reported by `check_rows`; without it folders cannot be checked
 
 
 def _version(ground: AdoptionContext, row: VersionRow, damaged: set[PolicyVersion]) -> Iterator[StoreFinding]:
-    """One version: its folder there and as it was written."""
+    """Checks that a version's folder exists and is as it was written."""
     if row.folder is None:
         return
     if row.pruned_s is not None:
@@ -239,7 +239,7 @@ def _version(ground: AdoptionContext, row: VersionRow, damaged: set[PolicyVersio
 
 
 def _state(ground: AdoptionContext, row: VersionRow) -> Iterator[StoreFinding]:
-    """The trainer's state beside sound weights: training continues from these, so where it is damaged it goes aside."""
+    """The trainer's state next to sound weights: training can continue without it, so a damaged one is put aside."""
     assert row.folder is not None
     problem = problem_with(row.folder)
     if problem is None:
@@ -266,9 +266,9 @@ def _problem(row: VersionRow) -> str | None:
 def _current(
     sql: sqlite3.Connection, rows: Sequence[VersionRow], damaged: set[PolicyVersion], *, repair: bool
 ) -> Iterator[StoreFinding]:
-    """What is served is a version that passed and is whole; else the nearest ancestor that is.
+    """The served version must have passed and be complete; else the nearest such ancestor is served.
 
-    Where nothing says any more what a scope serves, it is the newest of its versions that passed.
+    If the record of what a scope serves is lost, it is the newest version that passed.
     """
     passed = [row for row in rows if row.status is VersionStatus.LIVE and row.pruned_s is None]
     good = {row.version for row in passed if row.version not in damaged}
@@ -289,7 +289,7 @@ def _current(
 
 
 def _pictures(ground: AdoptionContext) -> Iterator[StoreFinding]:
-    """Screenshots that belong to no step in the store, or are not as they were written."""
+    """Screenshots that belong to no step in the store, or differ from what was written."""
     strays = [(path, "belongs to no step in the store") for path in stray_pictures(ground.home, ground.sql)]
     damaged = [(path, f"is damaged: {problem}") for path, problem in damaged_pictures(ground.home)]
     for path, problem in [*strays, *(one for one in damaged if one[0] not in dict(strays))]:
@@ -299,7 +299,7 @@ def _pictures(ground: AdoptionContext) -> Iterator[StoreFinding]:
 
 
 def _leftovers(ground: AdoptionContext) -> Iterator[StoreFinding]:
-    """What a crash left unfinished."""
+    """Unfinished files that a crash left."""
     folder = versions_folder(ground.home)
     paths = [*(folder.iterdir() if folder.is_dir() else []), *ground.home.iterdir()]
     for path in sorted(path for path in paths if path.name.endswith(UNFINISHED)):

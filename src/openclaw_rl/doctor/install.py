@@ -25,12 +25,12 @@ from openclaw_rl.render.template import read_template
 LIBRARIES = ("openclaw-rl", "torch", "transformers", "peft", "llguidance", "tokenizers", "aiohttp", "msgspec", "jinja2")
 LOCAL = frozenset({"torch", "transformers", "peft", "llguidance"})  # come with the extra `local`
 LEAST_BYTES = 256 << 20
-VERSIONS_AHEAD = 3  # a version is written beside the one it comes from, with the optimiser's state
-WRITABLE = "make it writable before a server starts on it, or name another by --home; commands that only read work"
+VERSIONS_AHEAD = 3  # a version is written next to the one it comes from, with the optimiser's state
+WRITABLE = "make it writable before a server starts on it, or name another with --home; commands that only read work"
 
 
 def libraries() -> dict[str, str | None]:
-    """The versions of what this program needs; None for what is missing."""
+    """The versions of what this program needs; None for missing ones."""
     found: dict[str, str | None] = {"python": sys.version.split()[0]}
     for name in LIBRARIES:
         try:
@@ -41,7 +41,7 @@ def libraries() -> dict[str, str | None]:
 
 
 def installation_findings(config: Config, *, is_live: bool) -> tuple[Finding, ...]:
-    """What would keep the server from starting or going on."""
+    """What would keep the server from starting or continuing."""
     found = [*_missing(), *_home(config.home), *_disk(config.home), *_key(config), *_others(config.home)]
     if not is_live:
         found += _port(config.serve.host, config.serve.port)
@@ -56,7 +56,7 @@ def _missing() -> Iterator[Finding]:
             Level.MEND,
             "install",
             f"{', '.join(missing)} cannot be found",
-            'install it by pip install "openclaw-rl[local]"',
+            'install it with pip install "openclaw-rl[local]"',
         )
     elif missing:
         yield Finding(Level.MEND, "install", f"{', '.join(missing)} cannot be found", "install openclaw-rl again")
@@ -75,7 +75,7 @@ def _home(home: Path) -> Iterator[Finding]:
 
 
 def home_findings(home: Path) -> tuple[Finding, ...]:
-    """What is to be mended about the folder of a running server."""
+    """Problems of a running server's folder."""
     return tuple(item for item in (*_home(home), *_disk(home)) if item.level is Level.MEND)
 
 
@@ -93,19 +93,19 @@ def _disk(home: Path) -> Iterator[Finding]:
 
 
 def free_bytes(home: Path) -> int:
-    """What is left on the disk of this folder."""
+    """The free space on the disk of this folder."""
     return shutil.disk_usage(_existing(home)).free
 
 
 def wanted_bytes(home: Path) -> int:
-    """What the next versions will need, by the size of the newest one.
+    """The space that the next versions will need, from the size of the newest one.
 
-    A version being written is renamed when it is whole: what is no longer there by its name counts nothing.
+    A version being written is renamed when complete: a path that has disappeared counts 0.
     """
     folder = versions_folder(home)
     folders = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
     latest = sorted(folders, key=_changed, reverse=True)
-    newest = next((path for path in latest if any(path.glob(BULK))), None)  # of pruned versions little is left
+    newest = next((path for path in latest if any(path.glob(BULK))), None)  # pruned versions are almost empty
     size = 0 if newest is None else sum(_bytes_of(path) for path in _all_files(newest))
     return max(LEAST_BYTES, VERSIONS_AHEAD * size)
 
@@ -167,7 +167,7 @@ def _port(host: str, port: int) -> Iterator[Finding]:
 
 
 def _model(name: str) -> Iterator[Finding]:
-    """The model's files by their names and its configuration; no weights are read, nothing is downloaded."""
+    """Checks the names of the model's files and its configuration; reads no weights, downloads nothing."""
     if _is_of_hub(name):
         yield Finding(Level.NOTE, "model", f"{name} is fetched from the hub, or taken from its cache, at the start")
         return
@@ -196,7 +196,7 @@ def _check_configuration(folder: Path) -> None:
     try:
         from transformers import AutoConfig
     except ImportError:
-        return  # told by what is missing
+        return  # missing packages are reported elsewhere
     try:
         AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as problem:

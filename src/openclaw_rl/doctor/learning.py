@@ -1,4 +1,4 @@
-"""Where learning is, in one sentence; why nothing is learned; and `/v1/rl/status`, which shows both."""
+"""The state of learning in one sentence; why nothing is learned; and `/v1/rl/status`, which shows both."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from openclaw_rl.train.status import TrainStatus, train_findings
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The state of the stages; what only a running server knows has defaults that say nothing.
+    """The state of the stages; facts known only to a running server have neutral defaults.
 
-    `is_live` is True where a server runs, `learns` where it runs the stages. `broken` are stages and why they broke
+    `is_live` is True if a server runs, `learns` if it runs the stages. `broken` are stages and why they broke
     recently, `last_failure` is the last request that failed, `reused` the share of prompt tokens that needed no
     reading.
     """
@@ -40,7 +40,7 @@ class Loop:
 
 
 def story(facts: StoreFacts, loop: Loop) -> str:
-    """Where learning is, in one sentence."""
+    """The state of learning, in one sentence."""
     main, side = facts.count("main"), facts.count("side")
     if main + side == 0:
         return _nothing(facts)
@@ -69,7 +69,7 @@ def story(facts: StoreFacts, loop: Loop) -> str:
 
 
 def learning_findings(facts: StoreFacts, loop: Loop) -> tuple[Finding, ...]:
-    """What keeps turns from being learned from, stage by stage; one that says so where nothing does."""
+    """What keeps turns from being learned from, stage by stage; a finding that all is well if nothing does."""
     stages = [
         *collect_findings(facts),
         *judge_findings(facts, loop.judge, is_live=loop.is_live),
@@ -83,8 +83,8 @@ def learning_findings(facts: StoreFacts, loop: Loop) -> tuple[Finding, ...]:
 def gathered(
     facts: StoreFacts, loop: Loop, stages: Sequence[Finding], home: Sequence[Finding] = ()
 ) -> tuple[Finding, ...]:
-    """The findings about the folder, the server and all stages; and whether turns are learned from, where none of them
-    is to be mended.
+    """The findings about the folder, the server and all stages; and whether turns are learned from, if none of them
+    needs attention.
     """
     broken = [
         Finding(
@@ -104,7 +104,7 @@ def gathered(
 
 
 def _learns(facts: StoreFacts, loop: Loop) -> Iterator[Finding]:
-    """Whether turns are learned from, where nothing is to be mended."""
+    """Whether turns are learned from, if nothing needs attention."""
     frozen_s = facts.seen.frozen_since_s
     if frozen_s is not None:
         since = datetime.fromtimestamp(frozen_s).strftime("%Y-%m-%d %H:%M")
@@ -152,8 +152,8 @@ def status_of(
 ) -> dict[str, Json]:
     """The status as JSON: `story`, `warnings`, `diagnosis` and `is_settled`, then each stage under its name.
 
-    `about` holds what is no stage's, under the names it is shown by. `home` are findings about the folder, `collecting`
-    is what keeps requests from being distinguished.
+    `about` contains what does not belong to a stage, under its display names. `home` are findings about the folder,
+    `collecting` is what keeps requests from being distinguished.
     """
     stages = [*collect_findings(facts), *(found for report in reports for found in report.findings)]
     found = gathered(facts, loop, stages, home)

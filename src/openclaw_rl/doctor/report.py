@@ -1,4 +1,4 @@
-"""What `openclaw-rl doctor` looks at: the installation, the store, and the running server where there is one."""
+"""What `openclaw-rl doctor` checks: the installation, the store, and the running server if there is one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ JUDGE_TIMEOUT = aiohttp.ClientTimeout(total=5)
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """All that was found."""
+    """All findings."""
 
     home: Path
     is_live: bool
@@ -57,7 +57,7 @@ class DoctorReport:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether there is nothing to mend."""
+        """Whether nothing needs attention."""
         return not any(item.level is Level.MEND for item in self.findings)
 
     def as_json(self) -> dict[str, Json]:
@@ -79,7 +79,7 @@ def findings_json(findings: tuple[Finding, ...]) -> list[Json]:
 
 
 async def examine(home: Path | None, file: Path | None = None) -> DoctorReport:
-    """The report on an installation. Nothing in it is changed, and no broken part keeps the others from being seen."""
+    """The report on an installation. It changes nothing, and a broken part does not hide the others."""
     overrides: dict[str, Json] = {"home": None if home is None else str(home)}
     try:
         config = read_config(file, overrides=overrides)
@@ -100,7 +100,7 @@ async def examine(home: Path | None, file: Path | None = None) -> DoctorReport:
 
 
 async def _asked_server(home: Path) -> tuple[str, list[Finding]]:
-    """What the running server says of itself."""
+    """The running server's status."""
     try:
         status = await server_status(home)
         found = msgspec.convert(status.get("diagnosis"), list[Finding])
@@ -112,7 +112,7 @@ async def _asked_server(home: Path) -> tuple[str, list[Finding]]:
 
 
 async def _looked_up(config: Config) -> tuple[str, list[Finding]]:
-    """What the store tells where no server runs."""
+    """The findings from the store if no server runs."""
     found = [Finding(Level.NOTE, "serve", "no server is running on this folder", "openclaw-rl serve")]
     found += await _judge(config)
     if not _is_unused(config.home) and connection.absence(config.home / connection.NAME):
@@ -122,12 +122,12 @@ async def _looked_up(config: Config) -> tuple[str, list[Finding]]:
     try:
         facts, loop = await asyncio.to_thread(_facts, config)
     except (StoreError, sqlite3.Error):
-        return "the store cannot be read", found  # why is said by its own check
+        return "the store cannot be read", found  # the store's own check says why
     return story(facts, loop), [*found, *learning_findings(facts, loop)]
 
 
 def _facts(config: Config) -> tuple[StoreFacts, Loop]:
-    """What the store tells, and what is known of the stages while none runs."""
+    """The facts in the store, and what is known of stages that do not run."""
     with closing(connection.open_to_look(config.home / connection.NAME)) as sql:
         facts = StoreFacts(ledger.counts(sql), overview(sql))
         limit = config.judge.daily_calls
@@ -137,7 +137,7 @@ def _facts(config: Config) -> tuple[StoreFacts, Loop]:
 
 
 def _stored(home: Path) -> list[Finding]:
-    """Whether the store is whole, and the adapters are what the steps wrote."""
+    """Whether the store is intact, and the adapters are as the steps wrote them."""
     path = home / connection.NAME
     if _is_unused(home):
         return []
@@ -159,19 +159,19 @@ def _stored(home: Path) -> list[Finding]:
                 ]
             return [Finding(Level.OK, "store", f"{path} is whole"), *_adapters(sql)]
     except (sqlite3.Error, UnicodeDecodeError) as problem:
-        told = connection.in_plain_words(problem, path)
-        return [Finding(Level.MEND, "store", told.problem, told.fix)]
+        plain = connection.in_plain_words(problem, path)
+        return [Finding(Level.MEND, "store", plain.problem, plain.fix)]
     except StoreError as problem:
         return [Finding(Level.MEND, "store", problem.problem, problem.fix)]
 
 
 def _is_unused(home: Path) -> bool:
-    """Whether there is neither a store nor anything that one was made for."""
+    """Whether there is neither a store nor anything that belongs to one."""
     return not (home / connection.NAME).exists() and not has_versions(home)
 
 
 def _adapters(sql: sqlite3.Connection) -> list[Finding]:
-    """The newest adapters, and those that are served; of the latter the trainer's state too: the next step needs it."""
+    """The newest adapters, and those that are served; of the served ones also the trainer's state."""
     live = [row for row in versions.everything(sql) if row.status is VersionStatus.LIVE and row.folder is not None]
     live = [row for row in live if row.pruned_s is None]
     served = [row for row in live if versions.current(sql, row.version.scope) == row.version][-ADAPTERS_LOOKED_AT:]
@@ -195,14 +195,14 @@ def _adapters(sql: sqlite3.Connection) -> list[Finding]:
 
 
 async def _boxes() -> Finding:
-    """Whether agents' commands can be kept apart from this machine; conversations need no boxes."""
+    """Whether agents' commands can be isolated from this machine; conversations need no boxes."""
     found = await probe()
     fix = "only tasks of agents need boxes: install bubblewrap and allow user namespaces, or use docker or podman"
     return Finding(Level.OK if found.kind is not None else Level.NOTE, "boxes", found.text, fix)
 
 
 async def _judge(config: Config) -> list[Finding]:
-    """Whether a judge of one's own answers at its address."""
+    """Whether a configured judge answers at its address."""
     url = config.judge.url
     if not url:
         return []

@@ -1,4 +1,4 @@
-"""The one door to environments: a kind and a source of tasks in, an environment out."""
+"""Opens an environment of a kind for a source of tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from openclaw_rl.errors import ConfigError
 
 
 class EnvKind(StrEnum):
-    """What an agent acts in."""
+    """The kinds of environments."""
 
     TERMINAL = "terminal"
     SOFTWARE = "software"
@@ -24,14 +24,16 @@ class EnvKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EnvOptions:
-    """What every kind of environment is bounded by."""
+    """Limits and options of every kind of environment."""
 
     command_s: float = 60.0  # one command, or one call of a tool
     output_characters: int = 8_000  # of each call, half from the start and half from the end
-    most_actions: int = 16  # of one step; what is beyond is refused, not done
-    pictures: bool = False  # a screen as a PNG besides its tree, for models that see
-    records: bool = False  # a screen as a PNG for the record, which the agent is not shown
-    score_steps: bool = False  # in a shell: run the tests on a fork after each step; what it gained is its score
+    most_actions: int = 16  # of one step; further ones are refused
+    pictures: bool = False  # a screen as a PNG in addition to its tree, for models that see
+    records: bool = False  # a screen as a PNG for the record, which the agent does not see
+    score_steps: bool = (
+        False  # in a shell: run the tests on a fork after each step; the improvement is the step's score
+    )
 
     def __post_init__(self) -> None:
         if self.command_s <= 0 or self.output_characters < 100 or self.most_actions < 1:
@@ -42,15 +44,15 @@ class EnvOptions:
             )
 
 
-# A module is imported when its kind is opened; it holds `open_kind(source, boxes, options) -> Env`.
+# A module is imported when its kind is opened; it defines `open_kind(source, boxes, options) -> Env`.
 MODULES = {kind: f"openclaw_rl.envs.{kind}.env" for kind in EnvKind}
 
 
 def open_env(kind: EnvKind | str, source: TaskSource, boxes: Boxes | None, *, options: EnvOptions | None = None) -> Env:
-    """An environment for the tasks of a source: one episode at a time, as many after each other as you like.
+    """An environment for the tasks of a source: one episode at a time, any number in sequence.
 
-    Many environments may share a source and boxes, and should: what a source prepared for one episode serves the next.
-    Closing an environment closes neither. ConfigError where the kind is unknown, or needs boxes and got none.
+    Many environments may share a source and boxes, and should: the next episode uses what a source has prepared.
+    Closing an environment closes neither. ConfigError if the kind is unknown, or needs boxes and got none.
     """
     try:
         module = MODULES[EnvKind(kind)]

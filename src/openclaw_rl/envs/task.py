@@ -1,4 +1,4 @@
-"""What an environment works with: tasks, what an agent sees, what a step gives, and how an episode is scored."""
+"""The data of environments: tasks, observations, results of steps, and scores of episodes."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from openclaw_rl.errors import BoxError, TaskError
 
 
 class Split(StrEnum):
-    """What a task may be used for."""
+    """The use of a task."""
 
     TRAIN = "train"
     TEST = "test"
 
 
 class Failure(StrEnum):
-    """Who is at fault where something failed."""
+    """Who is at fault for a failure."""
 
-    AGENT = "agent"  # the agent's own doing: it counts against the agent
-    ENVIRONMENT = "environment"  # the task, its image or its grader is broken: the task is put aside
+    AGENT = "agent"  # the agent's own mistake: it counts against the agent
+    ENVIRONMENT = "environment"  # the task, its image or its grader is broken: the task is set aside
     INFRASTRUCTURE = "infrastructure"  # a box, a disk or a machine failed: retried or masked, never a reward of 0
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a task's box is given."""
+    """The resources of a task's box."""
 
     memory_mb: int = 512
     disk_mb: int = 256
@@ -48,7 +48,7 @@ class TaskTimeouts:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One thing to do. `metadata` holds what a source knows beside it: family, difficulty, licence."""
+    """One thing to do. `metadata` contains what else the source knows: family, difficulty, licence."""
 
     id: str
     instruction: str
@@ -63,17 +63,17 @@ class Task:
 
 
 class PartKind(StrEnum):
-    """What a part of an observation holds."""
+    """The kind of content of a part of an observation."""
 
     TEXT = "text"
-    IMAGE = "image"  # `data` holds a PNG
+    IMAGE = "image"  # `data` contains a PNG
     TREE = "tree"  # an accessibility tree, as text
-    RECORD = "record"  # `data` holds a PNG for whoever looks at the episode later; the agent is not shown it
+    RECORD = "record"  # `data` contains a PNG for people who look at the episode later; the agent does not see it
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of what the agent sees."""
+    """A part of an observation."""
 
     kind: PartKind
     text: str = ""
@@ -82,22 +82,22 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What is known about a step beside what the agent sees."""
+    """What is known about a step besides the observation."""
 
     timings_s: Mapping[str, float] = field(default_factory=dict)
     failure: Failure | None = None
-    reason: str = ""  # why it failed, in words
+    reason: str = ""  # why it failed, as text
     facts: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def is_broken(self) -> bool:
-        """Whether the episode failed through no doing of the agent's, so that it has no verdict."""
+        """Whether the episode failed through no fault of the agent, so that it has no verdict."""
         return self.failure in (Failure.ENVIRONMENT, Failure.INFRASTRUCTURE)
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the agent sees, and the tools it may call next."""
+    """What the agent sees and the tools that it may call next."""
 
     parts: tuple[Part, ...]
     tools: tuple[Tool, ...] = ()
@@ -119,7 +119,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step gave. `reward` is None where the step has none of its own."""
+    """The result of a step. `reward` is None if steps are not rewarded."""
 
     observation: Observation
     reward: float | None = None
@@ -130,7 +130,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The verdict on an episode. Where there is none, `reward` is None and `failure` says whose fault that is."""
+    """The verdict on an episode. If there is none, `reward` is None and `failure` says who is at fault."""
 
     reward: float | None
     components: Mapping[str, float] = field(default_factory=dict)
@@ -149,36 +149,36 @@ class Score:
 
 
 class Env(Protocol):
-    """One episode of one task at a time."""
+    """Runs one episode of one task at a time."""
 
     async def reset(self, task: Task, *, seed: int = 0) -> Observation:
-        """The first thing the agent sees of a task."""
+        """The first observation of a task."""
         ...
 
     async def step(self, actions: Sequence[Action]) -> StepResult:
-        """What follows from the agent's calls, done one after the other."""
+        """The result of the agent's calls, which are done in order."""
         ...
 
     async def evaluate(self) -> Score:
-        """The verdict on the state as it is. Judged on a fork: the episode may go on afterwards."""
+        """The verdict on the present state. It is reached on a fork: the episode may continue afterwards."""
         ...
 
     async def aclose(self) -> None:
-        """Gives back what the episode holds."""
+        """Releases the episode's resources."""
         ...
 
 
 def failed(problem: TaskError | BoxError, timings_s: Mapping[str, float] | None = None) -> Info:
-    """Whose fault an error is that came out of a source, a box or an environment."""
+    """Who is at fault for an error from a source, a box or an environment."""
     failure = Failure.INFRASTRUCTURE if isinstance(problem, BoxError) else Failure.ENVIRONMENT
     return Info(timings_s or {}, failure, problem.problem)
 
 
 def over(info: Info) -> StepResult:
-    """What a step gives where the episode is over, or was never begun."""
+    """The result of a step if the episode is over or was never begun."""
     return StepResult(Observation((), info=info), done=True, info=info)
 
 
 def unscored(info: Info) -> Score:
-    """The verdict on an episode that failed through no doing of the agent's."""
+    """The verdict on an episode that failed through no fault of the agent."""
     return Score(None, details=info.reason, failure=info.failure)

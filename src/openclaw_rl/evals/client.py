@@ -1,4 +1,4 @@
-"""A user's side of the wire: the official client over real HTTP, and the server's own account of what it made of it."""
+"""A user's side of the API: the official client over real HTTP, and the server's own record of each turn."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from openai.types.shared_params import FunctionDefinition
 from openclaw_rl.core.message import Json, Tool, ToolCall, json_list
 from openclaw_rl.errors import EngineError
 
-TRIES = 5  # at one request; each refusal is counted, and the user asks again
-PAUSE_S = 0.5  # before asking again
+TRIES = 5  # for one request; each refusal is counted and retried
+PAUSE_S = 0.5  # before a retry
 TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClientReply:
-    """What came back, and what the server's headers say about it."""
+    """The reply, and what the server's headers say about it."""
 
     text: str
     turn: str
@@ -36,7 +36,7 @@ class ClientReply:
 
 @dataclass(frozen=True, slots=True)
 class TurnNews:
-    """What the server knows of a turn by now. `score` and `hints` stay empty until it is judged."""
+    """The server's present record of a turn. `score` and `hints` stay empty until it is judged."""
 
     turn: str
     state: str
@@ -48,7 +48,7 @@ class TurnNews:
 
 @dataclass(slots=True)
 class Client:
-    """One client of one server. Counts the requests that were refused or cut; there should be none."""
+    """One client of one server. Counts requests that were refused or cut; there should be none."""
 
     base_url: str
     key: str
@@ -85,7 +85,7 @@ class Client:
         user: str = "",
         tools: Sequence[Tool] = (),
     ) -> ClientReply:
-        """One answer. A refusal is counted and the request made again; raises EngineError after `TRIES` of them."""
+        """One answer. A refusal is counted and the request retried; raises EngineError after `TRIES` refusals."""
         headers = {"X-Session-Id": session} | ({"X-Turn-Type": "side"} if is_side else {})
         headers |= {"X-User-Id": user} if user else {}
         problem: Exception | None = None
@@ -109,19 +109,19 @@ class Client:
         raise EngineError(f"the server refused a request {TRIES} times: {problem}", fix="look at the server's log")
 
     async def end(self, session: str) -> None:
-        """The user leaves the conversation."""
+        """Ends the session."""
         await self._post("/rl/session_done", headers={"X-Session-Id": session})
 
     async def status(self) -> dict[str, Json]:
-        """The server's account of the whole loop."""
+        """The server's status of the whole loop."""
         return _table(await self._get("/rl/status"))
 
     async def versions(self) -> list[dict[str, Json]]:
-        """Every version there is, oldest first."""
+        """All versions, oldest first."""
         return [_table(row) for row in _rows(await self._get("/rl/versions"), "versions")]
 
     async def turn(self, turn: str) -> TurnNews:
-        """What became of a turn."""
+        """The record of a turn."""
         body = _table(await self._get(f"/rl/turns/{turn}"))
         verdict = _table(body.get("verdict") or {})
         score = verdict.get("score")
@@ -186,7 +186,7 @@ def _table(value: Json) -> dict[str, Json]:
 
 
 def _rows(value: Json, name: str) -> list[Json]:
-    """A list that stands alone or under its name."""
+    """A list, given directly or under its name."""
     return json_list(value.get(name, value.get("data"))) if isinstance(value, dict) else json_list(value)
 
 

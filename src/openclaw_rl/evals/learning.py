@@ -1,4 +1,4 @@
-"""One run: a user talks to a server session after session, and what the model does unasked is measured on the way."""
+"""One run: a user talks to a server session after session, and the model's first replies are measured in between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from openclaw_rl.evals.settled import is_settled
 from openclaw_rl.evals.share import Share
 
 BEFORE, CONVERGED, AFTER = "before", "converged", "after"
-FIRST_HELD_OUT = 1_000_000  # numbers of measured tasks lie beyond those of any session
+FIRST_HELD_OUT = 1_000_000  # numbers of measured tasks are above those of all sessions
 EXAMPLES = 6
 
 
@@ -25,23 +25,23 @@ class RunSettings:
     """How a run is driven."""
 
     sessions: int = 24
-    """At most so many."""
+    """The most sessions."""
     most_corrections: int = 3
     """How often a user corrects before giving a session up."""
     problems: int = 120
     """Unseen problems in one measurement."""
     stop_after: int | None = None
-    """Sessions that still follow the one that converged; None goes on to the last."""
+    """Sessions after the one that converged; None continues to the last."""
     temperature: float = 0.7
-    """Of every reply, measured ones included."""
+    """The temperature of every reply, measured ones included."""
     max_tokens: int = 256
     """Of every reply."""
     at_once: int = 8
-    """Measured requests in flight."""
+    """Concurrent requests of a measurement."""
     settle_s: float = 60.0
-    """How long a user waits at most, between sessions, until the server has learned what it can."""
+    """How long a user waits at most between sessions for the server to learn what it can."""
     poll_s: float = 0.2
-    """How often the server is asked whether it has."""
+    """How often the server's status is read meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class SessionStarted:
 
 @dataclass(frozen=True, slots=True)
 class Spoke:
-    """Somebody said something; `version` is the model's, and `is_good` what the user thinks of it."""
+    """A message of the user or the model; `version` is the model's, and `is_good` the user's opinion."""
 
     who: str
     text: str
@@ -64,7 +64,7 @@ class Spoke:
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """So many of the problems of a measurement are done."""
+    """How many problems of a measurement are done."""
 
     label: str
     done: int
@@ -87,7 +87,7 @@ async def learn(
     """A whole run against the server at `base_url`, which ends in `/v1`.
 
     The same seed gives the same tasks, words and sampling seeds. Between sessions the user waits until the server has
-    learned what it can from the last one, so that who is faster, the user or the trainer, does not decide the result.
+    learned what it can from the last one, so that the relative speed of user and trainer does not affect the result.
     """
     async with Client(base_url, key, await served_model(base_url, key)) as client:
         run = LearningRun(client, user, settings or RunSettings(), seed=seed, on_event=on_event)
@@ -97,7 +97,7 @@ async def learn(
 
 @dataclass(slots=True)
 class LearningRun:
-    """The state of a run, so that one that is stopped early can still tell what it has."""
+    """The state of a run, so that a run stopped early still has its results."""
 
     client: Client
     user: User
@@ -110,7 +110,7 @@ class LearningRun:
     versions: int = 0
 
     async def run(self) -> None:
-        """Measures, talks, measures again where the wish holds, and at the end."""
+        """Measures, talks, measures again when the wish is followed, and at the end."""
         await self._measure(BEFORE)
         for number in range(1, self.settings.sessions + 1):
             await self._session(number)
@@ -122,12 +122,12 @@ class LearningRun:
                 break
         newest = self.measurements[-1]
         if newest.label == CONVERGED and newest.after_session == len(self.sessions):
-            self._measured(replace(newest, label=AFTER))  # nothing was said since: the same again
+            self._measured(replace(newest, label=AFTER))  # no session since: the same figures
         else:
             await self._measure(AFTER)
 
     async def report(self) -> LearningReport:
-        """What the run came to, with the number of versions the server tells."""
+        """The results of the run, with the server's number of versions."""
         rows = await self.client.versions()
         self.versions = sum(
             1 for row in rows if str(row.get("status")) == "live" and number_of(str(row.get("version"))) > 0
@@ -158,13 +158,13 @@ class LearningRun:
         turns = await self._talk(self.user.task(number), name, number)
         await self.client.end(name)
         is_settled = await settle(self.client, limit_s=self.settings.settle_s, poll_s=self.settings.poll_s)
-        told = [replace(turn, news=await self.client.turn(turn.reply.turn)) for turn in turns]
-        record = SessionRecord(number, tuple(told), time.monotonic() - started, is_settled)
+        judged = [replace(turn, news=await self.client.turn(turn.reply.turn)) for turn in turns]
+        record = SessionRecord(number, tuple(judged), time.monotonic() - started, is_settled)
         self.sessions.append(record)
         self.on_event(record)
 
     async def _talk(self, task: UserTask, name: str, number: int) -> list[TurnRecord]:
-        """The conversation: until the user is content and has said so, or has corrected often enough."""
+        """The conversation: until the user is content and says so, or gives up."""
         messages: list[ChatCompletionMessageParam] = []
         turns: list[TurnRecord] = []
         asked = task.opening
@@ -182,7 +182,7 @@ class LearningRun:
             messages.append({"role": "assistant", "content": reply.text})
             if check.is_met:
                 self.on_event(Spoke("user", said))
-                # What the model answers to thanks has no next state, so nothing is learned from it.
+                # The reply to thanks has no next state, so nothing is learned from it.
                 await self._reply([*messages, {"role": "user", "content": said}], name, seed=1000 * number + 999)
                 return turns
             asked = said
@@ -221,9 +221,9 @@ async def measure(
     after_session: int = 0,
     on_event: OnEvent = lambda event: None,
 ) -> Measurement:
-    """First replies to problems never seen, as side turns in sessions of their own: they neither train nor count.
+    """First replies to unseen problems, as side turns in separate sessions: they neither train nor count.
 
-    Each time the same problems with the same sampling seeds, at the temperature that everybody is served with.
+    Each time the same problems with the same sampling seeds, at the temperature used for everybody.
     """
     slots = asyncio.Semaphore(settings.at_once)
     done = 0
@@ -263,7 +263,7 @@ async def measure(
 
 
 async def settle(client: Client, *, limit_s: float, poll_s: float = 0.2) -> bool:
-    """Waits until the server has learned what it can from what it was told; False where `limit_s` was not enough."""
+    """Waits until the server has learned what it can from its turns; False if `limit_s` was not enough."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         if is_settled(await client.status()):

@@ -1,4 +1,4 @@
-"""Plots as inline SVG: no library, no file beside the page, and colours that follow the page's light or dark mode."""
+"""Plots as inline SVG: no library, no other file, and colours that follow the page's light or dark mode."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _bar(share: Share, x: float, width: float, name: str, claim: str) -> str:
 
 
 def frame(count: int, label: str, ticks: Sequence[tuple[float, str]] | None = None) -> str:
-    """The axes of a plot over so many sessions."""
+    """The axes of a plot over this many sessions."""
     parts = [grid(ticks or [(0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %")])]
     every = max(1, count // 12)
     for at in range(0, count, every):
@@ -112,12 +112,12 @@ def words_at(words: str, x: float, y: float, kind: str, *, anchor: str = "start"
 
 
 def x_of(at: int, count: int) -> float:
-    """Where the so-manieth of so many stands."""
+    """The x position of an item among all."""
     return LEFT + 12 + (WIDTH - LEFT - RIGHT - 24) * (at / max(1, count - 1))
 
 
 def y_of(value: float) -> float:
-    """How high a share stands."""
+    """The y position of a share."""
     return TOP + (HEIGHT - TOP - BOTTOM) * (1 - value)
 
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: sessions, measurements with their intervals, and what the server made of each turn."""
+"""The results of a run: sessions, measurements with intervals, and the server's record of each turn."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from openclaw_rl.evals.client import ClientReply, TurnNews
 from openclaw_rl.evals.people.users import Check
 from openclaw_rl.evals.share import Share
 
-IN_A_ROW = 3  # sessions whose first reply met the user's rule, one after the other
+IN_A_ROW = 3  # sessions whose first reply met the user's rule, in a row
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A first reply to a problem nobody was taught."""
+    """A first reply to an unseen problem."""
 
     question: str
     reply: str
@@ -23,21 +23,21 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """First replies to unseen problems at one moment. Nobody learns from these."""
+    """First replies to unseen problems at one moment. Nothing is learned from these."""
 
     label: str
     after_session: int
     version: str
     wish: Share
     right: Share
-    degenerate: int  # cut by length, empty, or far from a sane length
+    degenerate: int  # cut by length, empty, or of an implausible length
     mean_chars: float
     examples: tuple[Example, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """One reply in a session: what was asked, what came, what the user said to it, and what the server made of that."""
+    """One reply in a session: the request, the reply, the user's next message, and the server's record."""
 
     asked: str
     reply: ClientReply
@@ -53,7 +53,7 @@ class SessionRecord:
     number: int
     turns: tuple[TurnRecord, ...]
     seconds: float
-    is_settled: bool  # whether the server had learned from it before the next one began
+    is_settled: bool  # whether the server learned from it before the next session
 
     @property
     def is_good(self) -> bool:
@@ -62,13 +62,13 @@ class SessionRecord:
 
     @property
     def corrections(self) -> int:
-        """How often the user had to say that something was wrong."""
+        """How often the user corrected."""
         return sum(1 for turn in self.turns if turn.said is not None and not turn.check.is_met)
 
 
 @dataclass(frozen=True, slots=True)
 class LearningReport:
-    """A whole run. `versions` counts what was made live, the base model not counted."""
+    """A whole run. `versions` counts live versions without the base model."""
 
     user: str
     wish: str
@@ -91,12 +91,12 @@ class LearningReport:
         return sum(session.corrections for session in self.sessions)
 
     def measured(self, label: str) -> Measurement | None:
-        """The measurement of that name, where it was made."""
+        """The measurement of that name, if it was made."""
         return next((item for item in self.measurements if item.label == label), None)
 
     @property
     def last(self) -> Measurement | None:
-        """The latest measurement but the one before all sessions."""
+        """The latest measurement, except the one before all sessions."""
         return self.measurements[-1] if len(self.measurements) > 1 else None
 
 
@@ -111,6 +111,6 @@ def converged_at(first_replies: Sequence[bool]) -> int | None:
 
 
 def number_of(version: str) -> int:
-    """A version's number; 0 where the name has none."""
+    """A version's number; 0 if the name has none."""
     number = version.rpartition(".")[2]
     return int(number) if number.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""What every eval writes for people: one HTML page that needs nothing beside it, and one section of a document."""
+"""The output of every eval for people: one self-contained HTML page, and one section of a document."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIBRARIES = ("openclaw-rl", "torch", "transformers", "peft", "openai")
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """A cell whose line breaks are shown: what a model said."""
+    """A cell that shows line breaks, for a model's reply."""
 
     text: str
 
@@ -35,14 +35,14 @@ def page(title: str, body: str) -> str:
 
 
 def page_table(head: Sequence[str], rows: Sequence[Sequence[str | Verbatim]]) -> str:
-    """A table of a page. Cells are text; nothing in them is read as HTML."""
+    """A table of a page. Cells are text; it is escaped."""
     cells = "".join(f"<th>{escape(name)}</th>" for name in head)
     body = "".join(f"<tr>{''.join(f'<td>{_shown(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<div class='wide'><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>"
 
 
 def figure(plot: str, caption: str) -> str:
-    """A picture with what it shows."""
+    """A picture with a caption."""
     return f"<figure>{plot}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
@@ -52,9 +52,9 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[s
 
 
 def put_section(document: Path, name: str, text: str) -> None:
-    """Replaces what stands between the section's marks, `<!-- name -->` and `<!-- /name -->`.
+    """Replaces the text between the section's marks, `<!-- name -->` and `<!-- /name -->`.
 
-    Raises ConfigError where the document has no such marks.
+    Raises ConfigError if the document has no such marks.
     """
     start, stop = f"<!-- {name} -->", f"<!-- /{name} -->"
     try:
@@ -69,7 +69,7 @@ def put_section(document: Path, name: str, text: str) -> None:
 
 
 def conditions(*, model: str, seeds: Sequence[int], repeats: int) -> dict[str, Json]:
-    """Under what a figure was taken."""
+    """The conditions of a measurement."""
     return {
         "cores": os.cpu_count(),
         "threads": os.environ.get("OMP_NUM_THREADS", "default"),

@@ -1,6 +1,6 @@
 """A judge that knows what each user meant: an ablation that separates the judge's mistakes from those of learning.
 
-It answers over the same API as any judge, with the score and hint the harness told it beforehand for each thing said.
+It answers over the same API as any judge, with the score and hint that the harness gave it before each message.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ MODEL = "scripted-judge"
 
 @dataclass(slots=True)
 class OracleJudge:
-    """Scores and hints by what was said."""
+    """Scores and hints by message."""
 
     url: str = ""
     known: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def tell(self, said: str, score: int, hint: str) -> None:
-        """From now on this is what saying so means; no hint is an empty one."""
+        """Sets the score and hint of a message; an empty hint means none."""
         self.known[said] = (score, hint)
 
     def answer(self, prompt: str, *, wants_hint: bool) -> str:
-        """What the judge writes: of words it was never told about, that they say nothing."""
+        """The judge's reply; for unknown messages, that they mean nothing."""
         found = _NEXT.search(prompt)
         said = found[1] if found else ""
         role, _, words = said.partition(": ")

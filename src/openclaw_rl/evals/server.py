@@ -1,4 +1,4 @@
-"""A server of our own for one run: a child process on a free port, with a key nobody else knows."""
+"""A server of our own for one run: a child process on a free port, with a new key."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from openclaw_rl.errors import EngineError
 
 START_S = 180.0
 STOP_S = 20.0
-LOG_LINES = 15  # shown where a server does not come up
+LOG_LINES = 15  # shown if a server does not start
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where a running server is. `base_url` ends in `/v1`; `pid` is that of the child we started."""
+    """Where a running server is. `base_url` ends in `/v1`; `pid` is the process that was started."""
 
     base_url: str
     key: str
@@ -44,13 +44,13 @@ async def serving(
     environment: Mapping[str, str] | None = None,
     start_s: float = START_S,
 ) -> AsyncIterator[Server]:
-    """Runs `openclaw-rl serve` on a folder that exists. Raises EngineError where it is not up after `start_s`."""
+    """Runs `openclaw-rl serve` on a folder that exists. Raises EngineError if it is not up after `start_s`."""
     port, key, log = _free_port(), secrets.token_hex(16), home / "server.log"
     command = [sys.executable, "-m", "openclaw_rl", "serve", "--model", model]
     command += ["--home", str(home), "--host", "127.0.0.1", "--port", str(port), *options]
     command += [] if config is None else ["--config", str(config)]
     with log.open("wb") as out:
-        # A session of its own: a Ctrl-C at the terminal is ours to pass on, after the last request.
+        # A new session: Ctrl-C reaches only us, and we stop the server after the last request.
         child = await asyncio.create_subprocess_exec(
             *command,
             stdout=out,
@@ -79,8 +79,8 @@ async def _until_up(child: asyncio.subprocess.Process, server: Server, start_s: 
                 pass
             await asyncio.sleep(0.2)
     tail = "\n".join(server.log.read_text("utf-8", "replace").splitlines()[-LOG_LINES:])
-    state = "is not up after a while" if child.returncode is None else f"ended with code {child.returncode}"
-    raise EngineError(f"the server {state}; its last words:\n{tail}")
+    state = "has not started in time" if child.returncode is None else f"ended with code {child.returncode}"
+    raise EngineError(f"the server {state}; its last output:\n{tail}")
 
 
 async def _stop(child: asyncio.subprocess.Process) -> None:

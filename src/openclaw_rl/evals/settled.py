@@ -7,10 +7,10 @@ from openclaw_rl.errors import EngineError
 
 
 def is_settled(status: dict[str, Json]) -> bool:
-    """Whether a status tells of nothing that could still become a version without another turn.
+    """Whether nothing in a status could still become a version without another turn.
 
     That is when the server says so, no turn waits for a judge or for admission, the trainer has looked at the newest
-    samples and found too few for a step, and no version stands at the gate. With `min_batch` equal to `batch_size`
+    samples and found too few for a step, and no version is at the gate. With `min_batch` equal to `batch_size`
     nothing then depends on the clock.
     """
     if not status.get("learns", True):
@@ -25,7 +25,7 @@ def is_settled(status: dict[str, Json]) -> bool:
 def _part(status: dict[str, Json], name: str) -> dict[str, Json]:
     part = status.get(name, {})
     if not isinstance(part, dict):
-        raise EngineError(f"the server's status holds no table {name!r}")
+        raise EngineError(f"the server's status has no table {name!r}")
     return part
 
 

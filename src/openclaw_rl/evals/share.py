@@ -1,4 +1,4 @@
-"""How many of how many, and how sure one can be of it."""
+"""A share and its confidence interval."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Z_95 = 1.959964
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """So many of so many."""
+    """A count out of a total."""
 
     count: int
     of: int
 
     def __post_init__(self) -> None:
         if not 0 <= self.count <= self.of or self.of == 0:
-            raise ValueError(f"{self.count} of {self.of} is no share")
+            raise ValueError(f"{self.count} of {self.of} is not a share")
 
     @property
     def value(self) -> float:
@@ -25,7 +25,7 @@ class Share:
         return self.count / self.of
 
     def interval(self, z: float = Z_95) -> tuple[float, float]:
-        """Wilson's interval for the share, 95 % unless told otherwise.
+        """Wilson's interval for the share, 95 % by default.
 
         (p + z²/2n ± z·sqrt(p(1 − p)/n + z²/4n²)) / (1 + z²/n)
         """

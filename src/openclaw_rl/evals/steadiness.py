@@ -1,4 +1,4 @@
-"""Two people a model must cope with: one whose wish changes, and one who wants nothing that adds up."""
+"""Two difficult users: one whose wish changes, and one whose wishes are contradictory."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from openclaw_rl.evals.people.users import Student
 from openclaw_rl.evals.records import LearningReport, Measurement
 from openclaw_rl.tiny import world
 
-TURNS = 40  # of a user who wants nothing that adds up
+TURNS = 40  # of a user with contradictory wishes
 ROUNDS = 4  # replies in each of their sessions
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedWish:
-    """How long a wish took, and how long its opposite took after it."""
+    """How long a wish took to learn, and then its opposite."""
 
     first: LearningReport
     second: LearningReport
 
     def as_json(self) -> dict[str, Json]:
-        """The figures: sessions until each held three times running, and how often it holds in the end."""
+        """The figures: sessions until each held three times running, and how often it is followed at the end."""
         return {
             "first_converged_at": self.first.converged_at,
             "second_converged_at": self.second.converged_at,
@@ -38,7 +38,7 @@ class ChangedWish:
 
 @dataclass(frozen=True, slots=True)
 class Contrary:
-    """What random feedback cost, and whether the server said that something is wrong."""
+    """The cost of random feedback, and whether the server reported a problem."""
 
     before: Measurement
     after: Measurement
@@ -47,7 +47,7 @@ class Contrary:
     warnings: tuple[str, ...]
 
     def as_json(self) -> dict[str, Json]:
-        """The figures. `noticed` holds the server's own words about users whose teaching does not add up."""
+        """The figures. `noticed` contains the server's messages about users whose teaching does not add up."""
         return {
             "turns": self.turns,
             "versions": self.versions,
@@ -80,8 +80,8 @@ async def contrary(client: Client, seed: int, settings: RunSettings, on_event: O
         await settle(client, limit_s=settings.settle_s, poll_s=settings.poll_s)
     after = await measure(client, student, settings, label="after", after_session=TURNS // ROUNDS, on_event=on_event)
     status, versions = await client.status(), await client.versions()
-    told = status.get("warnings")
-    warnings = [str(item) for item in told] if isinstance(told, list) else []
+    warnings_given = status.get("warnings")
+    warnings = [str(item) for item in warnings_given] if isinstance(warnings_given, list) else []
     made = sum(str(row.get("status")) == "live" for row in versions) - 1
     return Contrary(before, after, TURNS, made, tuple(item for item in warnings if "does not add up" in item))
 
@@ -91,7 +91,7 @@ async def _talk(client: Client, seed: int, number: int, settings: RunSettings) -
     name = f"contrary-{seed}-{number}"
     made = world.problem(words)
     messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": world.request(made, words)}]
-    for turn in range(ROUNDS + 1):  # the last reply is only there to follow the one before it
+    for turn in range(ROUNDS + 1):  # the last turn only gives the reply before it a next state
         reply = await client.say(
             messages,
             session=name,

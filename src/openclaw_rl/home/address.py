@@ -1,7 +1,7 @@
-"""The address a server will listen on: taken before anything is loaded, so that one in use is reported at once.
+"""The address a server will listen on: bound before anything is loaded, so that one in use is reported at once.
 
-Until `opened` is asked for, clients are refused as where no server runs: one that waits for an open port finds it when
-there is somebody to answer.
+Until `opened` is called, connections are refused as if no server ran: a client that waits for an open port finds it
+when requests can be answered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_HERE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
 @dataclass(frozen=True, slots=True)
 class BoundAddress:
-    """Sockets that are bound and do not listen yet, and what speaks TLS on them."""
+    """Sockets that are bound and do not listen yet, and their TLS context."""
 
     sockets: tuple[socket.socket, ...]
     tls: ssl.SSLContext | None
@@ -32,20 +32,20 @@ class BoundAddress:
     def opened(self) -> tuple[socket.socket, ...]:
         """The sockets, ready to listen."""
         for one in self.sockets:
-            # Connections take this over from it; without, those of the server before would keep the next from starting.
+            # Connections inherit this option; without it, those of an earlier server would keep the next from starting.
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         return self.sockets
 
     @property
     def url(self) -> str:
-        """Where clients reach it."""
+        """The URL for clients."""
         host, port = self.sockets[0].getsockname()[:2]
         return f"{'https' if self.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 @asynccontextmanager
 async def taken(settings: ServeSettings) -> AsyncIterator[BoundAddress]:
-    """The address in the settings, nobody else's from now on. Raises ConfigError where it cannot be had or used."""
+    """The address in the settings, bound exclusively. Raises ConfigError if it is not available or not usable."""
     check_exposure(settings)
     tls = await asyncio.to_thread(tls_of, settings)
     with ExitStack() as stack:
@@ -76,9 +76,9 @@ def _addresses(settings: ServeSettings) -> list[tuple[socket.AddressFamily, Addr
 
 
 def _bind(one: socket.socket, family: socket.AddressFamily, address: Address) -> None:
-    """Binds it, also where connections of a server before are still closing, and lets nobody else do the same.
+    """Binds it, even if connections of an earlier server are still closing, and prevents others from doing the same.
 
-    Two sockets that may both reuse an address are bound side by side, and the second listens first.
+    Two sockets that may both reuse an address can both be bound, and the second may listen first.
     """
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if family == socket.AF_INET6:

@@ -1,4 +1,4 @@
-"""What stands between an installation and others: where it may listen, TLS, and files that nobody else can read."""
+"""Protects an installation from others: listening address, TLS, and permissions of files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from openclaw_rl.serve.door.limits import Meter
 from openclaw_rl.serve.settings import ServeSettings
 
 log = logging.getLogger(__name__)
-MANY = 20_000  # files looked at; a folder of more is somebody else's
+MANY = 20_000  # files checked; a folder with more is not ours
 _NAMED = 5
 
 
@@ -40,7 +40,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(settings: ServeSettings) -> None:
-    """Raises ConfigError where others could reach the server and read what is said to it on the way."""
+    """Raises ConfigError if others could reach the server and read its traffic."""
     if is_loopback(settings.host) or settings.tls_cert or settings.plain_public:
         return
     raise ConfigError(
@@ -52,7 +52,7 @@ def check_exposure(settings: ServeSettings) -> None:
 
 
 def tls_of(settings: ServeSettings) -> ssl.SSLContext | None:
-    """What speaks TLS with the certificate in the settings; None without one. Raises ConfigError."""
+    """The TLS context with the certificate in the settings; None without one. Raises ConfigError."""
     if not settings.tls_cert:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -67,9 +67,9 @@ def tls_of(settings: ServeSettings) -> ssl.SSLContext | None:
 
 
 def close_folder(home: Path) -> list[str]:
-    """Takes from others what they could read or write in the folder; gives what could not be mended, in words.
+    """Removes others' permissions in the folder; returns the files for which that failed, as messages.
 
-    Run before anything is served: a folder may have been copied, unpacked or made by hand since.
+    Runs before anything is served: a folder may have been copied, unpacked or made by hand.
     """
     mended, left = 0, list[str]()
     for path in _inside(home):
@@ -115,14 +115,14 @@ class MeteredCollector:
 
 
 class GuardGauges(Collector):
-    """What limits refused and what was masked, read when Prometheus asks."""
+    """Requests refused by limits and masked text, read at each scrape."""
 
     def __init__(self, meter: Meter, masked: Mapping[Private, int]) -> None:
         self._meter = meter
         self._masked = masked
 
     def collect(self) -> Iterator[Metric]:
-        """The counters as they stand."""
+        """The present counters."""
         refused = CounterMetricFamily("openclaw_rl_limited", "Requests refused by a key's limits.", labels=["limit"])
         for name, count in self._meter.refused.items():
             refused.add_metric([name], count)
@@ -134,11 +134,11 @@ class GuardGauges(Collector):
 
 
 def key_of(session: str) -> str:
-    """The name of the key that a session belongs to, which its name begins with."""
+    """The name of a session's key, which is a prefix of the session's name."""
     return unquote(session.partition(":")[0])
 
 
 def meter_of(settings: ServeSettings) -> Meter:
-    """The limits of keys that have none of their own."""
+    """The limits of keys without own limits."""
     usual = Limits(settings.requests_a_minute, settings.tokens_a_minute, settings.max_body_bytes)
     return Meter(usual, settings.feedback_a_minute)

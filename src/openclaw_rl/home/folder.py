@@ -1,4 +1,4 @@
-"""The small files of a home folder beside the store: the key clients bring, and where the running server listens."""
+"""The small files of a home folder besides the store: the key for clients, and the running server's address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Address:
 
 
 def has_key(home: Path) -> bool:
-    """Whether the installation has an API key of its own already."""
+    """Whether the installation already has its own API key."""
     try:
         return bool((home / KEY).read_bytes().strip())
     except FileNotFoundError:
@@ -38,7 +38,7 @@ def has_key(home: Path) -> bool:
 
 
 def check_key(home: Path) -> str | None:
-    """The installation's own API key; None where there is none yet. Raises StoreError for a file that holds none."""
+    """The installation's own API key; None if there is none yet. Raises StoreError for a file without one."""
     path = home / KEY
     try:
         kept = path.read_text("utf-8").strip()
@@ -52,7 +52,7 @@ def check_key(home: Path) -> str | None:
 
 
 def kept_key(home: Path) -> str:
-    """The installation's own API key, made when it is first asked for. Raises StoreError."""
+    """The installation's own API key, created when it is first needed. Raises StoreError."""
     path = home / KEY
     if has_key(home) and (kept := check_key(home)):
         return kept
@@ -67,15 +67,15 @@ def note_address(home: Path, address: Address) -> None:
 
 
 def forget_address(home: Path) -> None:
-    """No server listens any more."""
+    """Removes the address of a server that has ended."""
     try:
         (home / ADDRESS).unlink(missing_ok=True)
-    except OSError as problem:  # it counts no more all the same: nobody holds the folder's lock
+    except OSError as problem:  # it is ignored anyway, since the folder's lock is free
         log.warning("%s stays: %s", home / ADDRESS, problem.strerror)
 
 
 def address_of(home: Path) -> Address | None:
-    """Where the server of this very folder listens; None where none runs.
+    """The address of this folder's server; None if none runs.
 
     A file that a killed server left does not count, nor one that was copied along with the folder: only the process
     that holds this folder's lock is its server, so that no command on a copy reaches the original.
@@ -88,7 +88,7 @@ def address_of(home: Path) -> Address | None:
 
 
 def write_own(path: Path, text: str) -> None:
-    """Whole or not at all, readable by the owner alone. Raises DiskError."""
+    """Writes atomically, readable only by the owner. Raises DiskError."""
     try:
         write_whole(path, text.encode("utf-8"))
     except OSError as problem:

@@ -1,7 +1,7 @@
-"""The keys of an installation beside its first one: named, with rights and limits, kept as hashes in its home folder.
+"""The keys of an installation besides its first: named, with rights and limits, stored as hashes in its home folder.
 
-They lie in a file of their own, not in the store, so that they can be added and revoked while a server holds the store:
-it reads the file again when it has changed. When each was last used stands in a second file, which the server writes.
+They are in a separate file, not in the store, so that they can be added and revoked while a server uses the store:
+it reads the file again when it has changed. When each was last used is in a second file, which the server writes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def kept_keys(home: Path) -> tuple[KnownKey, ...]:
 
 
 def last_used(home: Path) -> Mapping[str, float]:
-    """When each key was last used, as far as a server has noted it."""
+    """When each key was last used, as far as a server has recorded it."""
     try:
         return msgspec.json.decode((home / USED).read_bytes(), type=dict[str, float])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -56,7 +56,7 @@ def last_used(home: Path) -> Mapping[str, float]:
 
 
 def add_key(home: Path, name: str, rights: frozenset[Right], limits: Limits = NO_LIMITS) -> str:
-    """A new key, shown once: only its hash is kept. Raises ConfigError for a name that is taken or cannot be one."""
+    """A new key, shown once: only its hash is kept. Raises ConfigError for a name that is taken or not valid."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is not a valid key name", fix="use up to 64 letters, digits and . _ @ -")
     if not rights:
@@ -72,7 +72,7 @@ def add_key(home: Path, name: str, rights: frozenset[Right], limits: Limits = NO
 
 
 def revoke_key(home: Path, name: str) -> None:
-    """The key is not accepted any more. Raises ConfigError where there is none of this name."""
+    """Revokes the key. Raises ConfigError if there is none of this name."""
     with _changing(home) as kept:
         at = next((at for at, item in enumerate(kept) if item.name == name), None)
         if at is None:
@@ -84,7 +84,7 @@ def revoke_key(home: Path, name: str) -> None:
 
 @dataclass(slots=True)
 class KeyBook:
-    """The keys as the server sees them: read again when the file has changed."""
+    """The server's view of the keys: read again when the file has changed."""
 
     home: Path
     _seen: tuple[int, int] | None = None
@@ -97,7 +97,7 @@ class KeyBook:
         self.keys()
 
     def keys(self) -> Sequence[KnownKey]:
-        """All of them, revoked ones included. Where the file breaks while serving, none is accepted until mended."""
+        """All keys, including revoked ones. While the file cannot be read, none is accepted."""
         try:
             facts = (self.home / FILE).stat()
         except FileNotFoundError:
@@ -114,13 +114,13 @@ class KeyBook:
         return self._keys
 
     def used(self, name: str) -> None:
-        """The key was accepted now; written down at most once a minute, and by `note`."""
+        """Records that the key was accepted now; written at most once a minute, and by `note`."""
         self._used[name] = time.time()
         if time.monotonic() - self._noted_s > NOTED_EVERY_S:
             self.note()
 
     def note(self) -> None:
-        """Writes down when each was last used."""
+        """Writes when each was last used."""
         self._noted_s = time.monotonic()
         if not self._used:
             return
@@ -132,7 +132,7 @@ class KeyBook:
 
 @contextmanager
 def _changing(home: Path) -> Iterator[list[KnownKey]]:
-    """The keys, written back at the end; one process changes them at a time."""
+    """The keys, written back at the end, under a lock."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(home / "keys.lock", os.O_RDWR | os.O_CREAT, 0o600)

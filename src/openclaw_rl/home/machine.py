@@ -1,4 +1,4 @@
-"""What this machine has for a model: GPUs and cores, and the engine settings that suit them. Loads no library."""
+"""This machine's GPUs and cores, and the engine settings that suit them. Loads no library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 GB = 10**9
-# Weights a server and its trainer hold between them, with room to work: 25.0 GB were measured for 8 GB of weights.
+# Memory of a server and its trainer together, relative to the weights: 25.0 GB were measured for 8 GB of weights.
 ROOM_A_WEIGHT = 3.0
 _ASK = ("nvidia-smi", "--query-gpu=name,memory.total,compute_cap", "--format=csv,noheader,nounits")
 _BFLOAT16_SINCE = 8.0  # compute capability; older GPUs emulate it
@@ -27,7 +27,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What can be computed on. `has_vllm` is about the Python that runs this."""
+    """The hardware for computing. `has_vllm` refers to the Python that runs this."""
 
     cores: int
     gpus: tuple[Gpu, ...] = ()
@@ -48,7 +48,7 @@ class Advice:
 
 
 def this_machine() -> Machine:
-    """Asks the NVIDIA driver's own program; a machine without it, or where it fails, has no GPU."""
+    """Asks the NVIDIA driver's own program; if it is missing or fails, there are no GPUs."""
     try:
         done = subprocess.run(_ASK, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -57,7 +57,7 @@ def this_machine() -> Machine:
 
 
 def gpus_of(answer: str) -> tuple[Gpu, ...]:
-    """The GPUs in what the driver's program printed; a line that it cannot answer is left out."""
+    """The GPUs in the output of the driver's program; invalid lines are left out."""
     found = []
     for line in answer.splitlines():
         parts = [part.strip() for part in line.rsplit(",", 2)]
@@ -74,7 +74,7 @@ def weights_bytes(folder: Path) -> int:
 
 
 def advice(machine: Machine, *, weights: int | None, is_toy: bool, is_shared: bool) -> Advice:
-    """Engine settings for the machine. `weights` are the model's bytes, None where they are not known."""
+    """Engine settings for the machine. `weights` are the model's bytes, None if they are not known."""
     if is_toy:
         return Advice((("engine.device", "cpu", "the bundled toy gains nothing from a GPU"),))
     if not machine.gpus:

@@ -12,12 +12,12 @@ BUNDLED_NAME = "openclaw-rl-tiny"
 
 
 def model_folder(name: str) -> Path:
-    """The folder of a model, downloaded first where `name` is one of the hub's. Raises ModelError."""
+    """The folder of a model, downloaded first if `name` is a name on the hub. Raises ModelError."""
     return local_folder(name) or _from_hub(name)
 
 
 def local_folder(name: str) -> Path | None:
-    """The folder of a model that is on this machine; None for one of the hub's. Raises ModelError."""
+    """The folder of a model on this machine; None for one on the hub. Raises ModelError."""
     if name == BUNDLED:
         from openclaw_rl.tiny.world import bundled_model
 
@@ -35,12 +35,12 @@ def local_folder(name: str) -> Path | None:
 
 
 def named_ends(folder: Path) -> tuple[int, ...]:
-    """The ids that end a reply by the model's own configurations, generation first; none where they name none."""
+    """The ids that end a reply by the model's own configurations, generation first; none if they name none."""
     found: dict[int, None] = {}
     for file in ("generation_config.json", "config.json"):
         try:
             held = json.loads((folder / file).read_text("utf-8"))
-        except (OSError, ValueError):  # the one need not be there, the other is read by whoever loads the model
+        except (OSError, ValueError):  # the file is optional; if it is faulty, loading the model reports that
             continue
         for body in (held, held.get("text_config")) if isinstance(held, dict) else ():
             ids = body.get("eos_token_id") if isinstance(body, dict) else None
@@ -49,7 +49,7 @@ def named_ends(folder: Path) -> tuple[int, ...]:
 
 
 def served_name(name: str) -> str:
-    """What clients call a model: the bundled one by its own name, a folder by its last part, the hub's as they are."""
+    """A model's name for clients: the bundled one's own name, the last part of a folder, or the name on the hub."""
     if name == BUNDLED:
         return BUNDLED_NAME
     folder = _path(name)
@@ -59,7 +59,7 @@ def served_name(name: str) -> str:
 def _path(name: str) -> Path:
     try:
         return Path(name).expanduser()
-    except RuntimeError:  # the home of a user that does not exist
+    except RuntimeError:  # `~` of a user that does not exist
         return Path(name)
 
 

@@ -1,4 +1,4 @@
-"""How an installation is reached: the server that runs on its folder, over HTTP, or else its store."""
+"""Access to an installation: the server that runs on its folder, over HTTP, or else its store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def server_status(home: Path) -> dict[str, Json]:
 
 @asynccontextmanager
 async def opened(home: Path, *, to_read: bool = False) -> AsyncIterator[Store]:
-    """The store of a folder that no server runs on; `to_read`, of one that cannot be written too. Raises StoreError."""
+    """The store of a folder without a running server; with `to_read`, also of a read-only folder. Raises StoreError."""
     only_reads = to_read and await asyncio.to_thread(is_read_only, home)
     store = await (Store.open_to_read(home) if only_reads else Store.open(home))
     try:
@@ -44,7 +44,7 @@ async def asked(
     limit: aiohttp.ClientTimeout = TIMEOUT,
     key: str | None = None,
 ) -> dict[str, Json]:
-    """What the running server answers. `key` is that of a command that takes one: empty where none was given."""
+    """The running server's answer. `key` is that of a command that takes one: empty if none was given."""
     async with asking(home, method, path, body, limit=limit, key=key or "") as response:
         if response.status == 401 and key is not None:
             raise ConfigError(
@@ -88,7 +88,7 @@ async def asking(
 
 
 async def answer_of(response: aiohttp.ClientResponse) -> dict[str, Json]:
-    """The body. Raises ConfigError for one that is not an answer."""
+    """The body. Raises ConfigError for an error."""
     answer = await response.json(content_type=None)
     if response.status == 401:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""A server that the system starts: the files of a systemd user unit and of a launchd agent, and where they belong."""
+"""The files of a systemd user unit and of a launchd agent that start a server, and their paths."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from openclaw_rl.errors import ConfigError
 NAME = "openclaw-rl"
 ENVIRONMENT_FILE = "service.env"
 _STOP_S = 660  # answers are finished for `serve.finish_s`, 600 seconds, before it ends
-_WRONG_SETTINGS = 2  # the exit code of a mistake that another start does not mend
+_WRONG_SETTINGS = 2  # the exit code of a mistake that a restart does not fix
 
 
 class Manager(StrEnum):
-    """What starts services on a machine."""
+    """The service managers."""
 
     SYSTEMD = "systemd"
     LAUNCHD = "launchd"
@@ -46,7 +46,7 @@ class Service:
 
 
 def manager_here(platform: str = sys.platform) -> Manager:
-    """What starts services on this system. Raises ConfigError where it is neither of the two."""
+    """The service manager of this system. Raises ConfigError if it is neither of the two."""
     if platform.startswith("linux"):
         return Manager.SYSTEMD
     if platform == "darwin":
@@ -58,7 +58,7 @@ def manager_here(platform: str = sys.platform) -> Manager:
 
 
 def service_file(service: Service, manager: Manager) -> Path:
-    """Where the service's file belongs for this user."""
+    """The path of the service's file for this user."""
     if manager is Manager.LAUNCHD:
         return Path.home() / "Library" / "LaunchAgents" / f"{service.name}.plist"
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
@@ -96,12 +96,12 @@ WantedBy=default.target
 
 
 def _escaped(text: str) -> str:
-    """Without specifiers of systemd."""
+    """Escapes systemd's specifiers."""
     return text.replace("%", "%%")
 
 
 def _quoted(word: str) -> str:
-    """A word of a command line of systemd, which expands `%` and `$` in it."""
+    """A word of a systemd command line, with `%` and `$` escaped."""
     word = _escaped(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
     return f'"{word}"'
 

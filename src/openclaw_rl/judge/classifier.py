@@ -1,4 +1,4 @@
-"""A judge that is a classifier: one fast reading of what was said, and no vote if it is not sure."""
+"""A judge that is a classifier: one fast reading of the next state, and no vote if it is not sure."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class ClassifierJudge:
         """The score and its explanation; a user who surely wishes for another reply was not content with this one."""
         about = self.encoder.about
         at = _highest(sound.scores)
-        told = ", ".join(f"{score:+d}: {share:.2f}" for score, share in zip(about.scores, sound.scores, strict=True))
+        likely = ", ".join(f"{score:+d}: {share:.2f}" for score, share in zip(about.scores, sound.scores, strict=True))
         if has_hint:
-            return -1, f"-1, since a wish was recognised ({told})"
+            return -1, f"-1, since a wish was recognised ({likely})"
         if sound.scores[at] < about.score_sure:
-            return None, f"not sure ({told})"
-        return about.scores[at], f"{about.scores[at]:+d} ({told})"
+            return None, f"not sure ({likely})"
+        return about.scores[at], f"{about.scores[at]:+d} ({likely})"
 
     def _hint(self, read: TurnReading, sound: Sound) -> tuple[str | None, str]:
         """The hint, if it is sure of one, and its explanation."""

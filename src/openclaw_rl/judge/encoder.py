@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float32]
 
 UNKNOWN = 0  # the row of every word that is not known
-SHORTEST_SLIP = 4  # letters of a word that may be a mistyped one
+SHORTEST_SLIP = 4  # letters of a word that may be a misspelling
 _SIZES = (3, 4, 5)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _VOWELS, _DOUBLED, _ONE = re.compile("[aeiou]"), re.compile(r"(.)\1+"), r"\1"
@@ -78,7 +78,7 @@ class Sound:
 
 
 def has_classifier(folder: Path) -> bool:
-    """Whether a model folder brings a classifier that judges in the model's place."""
+    """Whether a model folder contains a classifier that judges in place of the model."""
     return (folder / ABOUT).is_file() and (folder / WEIGHTS).is_file()
 
 

@@ -1,4 +1,4 @@
-"""Whom a judge talks to: the served model without its adapter, or an endpoint of the kind that OpenAI has."""
+"""The models that a judge can use: the served model without its adapter, or an OpenAI-style endpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429})
 
 @dataclass(frozen=True, slots=True)
 class EngineChat:
-    """The served model without its adapter as a partner to talk to: the judge that costs nothing extra.
+    """The served model without its adapter as a judge, at no extra cost.
 
     A `Chat` over an engine and its renderer.
 

@@ -86,7 +86,7 @@ class JudgeStage:
         return StageReport(self.name, held, is_settled, held.last_error, found)
 
     def let_go(self) -> None:
-        """Holds nothing in memory of any turn, as after a restart; not while it runs."""
+        """Clears its memory of turns, as after a restart; only while it does not run."""
         self._failures.clear()
         self._since_success.clear()
 

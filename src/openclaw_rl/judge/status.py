@@ -41,7 +41,7 @@ def judge_findings(facts: StoreFacts, status: JudgeStatus, *, is_live: bool) -> 
             Level.MEND,
             "judge",
             f"the judge does not answer, {many(waiting, 'turn')} wait: {status.last_error}",
-            "see whether it runs at judge.url, and with judge.model and its key",
+            "check whether it runs at judge.url, and with judge.model and its key",
         )
     elif waiting and not is_live:
         yield Finding(Level.NOTE, "judge", f"{many(waiting, 'turn')} wait for the judge until a server runs")

@@ -1,4 +1,4 @@
-"""What `openclaw-rl forget` asks of the running server, which forgets by itself."""
+"""The calls of `openclaw-rl forget` to the running server, which does the forgetting."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from openclaw_rl.remake.forget_plan import Certificate
 from openclaw_rl.store.forget.selection import ForgetTarget
 
 PATH = "/v1/rl/forget"
-LIMIT = aiohttp.ClientTimeout(total=900)  # a large store is looked through before its rows go
+LIMIT = aiohttp.ClientTimeout(total=900)  # a large store is searched before its rows are erased
 POLL_S = 0.5
 DONE, ERASING, REBUILDING, AT_GATE = "done", "erasing", "rebuilding", "at_gate"
 
 
 @dataclass(frozen=True, slots=True)
 class ForgettingStatus:
-    """How far a forgetting has come: its phase, how many of how many versions are made again, what is in the way."""
+    """The progress of a forgetting: its phase, the versions made again and in total, and what prevents it."""
 
     id: str
     phase: str
@@ -35,7 +35,7 @@ class ForgettingStatus:
 
     @property
     def is_erased(self) -> bool:
-        """Whether every byte is gone, whatever versions are still to be made again."""
+        """Whether every byte is gone, even if versions must still be made again."""
         return self.phase != ERASING
 
     @property
@@ -49,13 +49,13 @@ class ForgettingStatus:
 
 
 async def preview(home: Path, what: ForgetTarget) -> dict[str, int]:
-    """What would go, counted; empty where that is nothing. Raises ConfigError where nothing of that name is there."""
+    """Counts of what would be erased; empty if nothing. Raises ConfigError if nothing of that name is there."""
     found = await asked(home, "POST", PATH, _body(what) | {"dry_run": True}, limit=LIMIT)
     return {} if found["is_nothing"] else msgspec.convert(found["goes"], dict[str, int])
 
 
 async def begin(home: Path, what: ForgetTarget, *, has_records: bool) -> str:
-    """The id of the forgetting; the server finishes it whatever becomes of who asked."""
+    """The id of the forgetting; the server finishes it even if the caller ends."""
     return str((await asked(home, "POST", PATH, _body(what) | {"records": has_records}, limit=LIMIT))["id"])
 
 
@@ -65,9 +65,9 @@ async def standing(home: Path) -> list[ForgettingStatus]:
 
 
 async def followed(home: Path, name: str, *, until_made: bool) -> AsyncIterator[ForgettingStatus]:
-    """How far it has come, each time that changes: until its certificate is complete or its bytes are gone.
+    """Its progress at each change, until its certificate is complete or its bytes are gone.
 
-    It ends also where the versions cannot be made again now, or not by this server.
+    It also ends if the versions cannot be made again now, or not by this server.
     """
     before = ""
     while True:

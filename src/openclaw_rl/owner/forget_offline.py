@@ -1,4 +1,4 @@
-"""Forgetting where no server runs: the rows, then every byte of them, then the weights that had learned from them."""
+"""Forgets without a running server: the rows, then every byte of them, then the weights that had learned from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["certificate_path", "certificates", "check_alone", "finish", "forget"
 
 
 async def preview(home: Path, what: ForgetTarget) -> ForgetSelection:
-    """What would go. Raises ConfigError where nothing of that name is there, StoreError while a server runs."""
+    """What would be erased, counted. Raises ConfigError if nothing has that name, StoreError while a server runs."""
     check_alone(home)
     await asyncio.to_thread(finish_erasing, home)
     async with opened(home) as store:
@@ -29,20 +29,20 @@ async def preview(home: Path, what: ForgetTarget) -> ForgetSelection:
 
 
 async def certificates(home: Path) -> list[Certificate]:
-    """Of all that was forgotten, oldest first."""
+    """The certificates of all forgettings, oldest first."""
     async with opened(home) as store:
         return [read_plan(item).certificate for item in await store.forgettings.all()]
 
 
 async def forget(config: Config, what: ForgetTarget, *, remake: bool = True, has_records: bool = False) -> Certificate:
-    """Forgets and gives the certificate, which lies in the home folder too.
+    """Forgets and returns the certificate, which is in the home folder too.
 
-    Killed anywhere, it is finished by the next call or at the next start of the server. Without `remake` the versions
-    are made again there. With `has_records` files of records outside the home folder are cleaned too, where they still
-    are where they were written. Raises ConfigError where nothing of that name is there, StoreError while a server runs.
+    If it is killed, the next call or the next start of the server finishes it. Without `remake` the versions
+    are made again there. With `has_records`, files of records outside the home folder are cleaned too, if they still
+    exist at their path. Raises ConfigError if nothing of that name is there, StoreError while a server runs.
     """
     check_alone(config.home)
-    await finish(config)  # what an earlier call began
+    await finish(config)  # finishes an earlier call
     name, now = uuid.uuid4().hex[:12], time.time()
     async with opened(config.home) as store:
         await store.forgettings.begin(
@@ -60,7 +60,7 @@ async def forget(config: Config, what: ForgetTarget, *, remake: bool = True, has
 
 
 async def finish(config: Config) -> list[Certificate]:
-    """Finishes what was begun and is not done; versions made again go through the gate."""
+    """Finishes unfinished forgettings; versions made again go through the gate."""
     check_alone(config.home)
     await asyncio.to_thread(finish_erasing, config.home)
     async with opened(config.home) as store:
@@ -75,7 +75,7 @@ async def finish(config: Config) -> list[Certificate]:
 
 
 def check_alone(home: Path) -> None:
-    """Raises StoreError while a server runs on the folder: it alone can let go of what it holds in memory."""
+    """Raises StoreError while a server runs on the folder: only the server can drop what it has in memory."""
     address = address_of(home)
     if address is not None:
         raise StoreError(
@@ -86,7 +86,7 @@ def check_alone(home: Path) -> None:
 
 
 async def _begun(home: Path) -> Certificate:
-    """The certificate of what is erased, its versions not yet made again."""
+    """The certificate of what is erased, its versions are not yet made again."""
     async with opened(home) as store:
         held = await store.forgettings.unfinished()
         assert held is not None

@@ -1,4 +1,4 @@
-"""What the hint commands do: through the running server where there is one, else in the store."""
+"""What the hint commands do: through the running server if there is one, else in the store."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def add_hint(home: Path, text: str, user: str | None) -> str:
 
 
 async def change_hint(home: Path, name: str, *, text: str | None = None) -> str:
-    """Gives a hint other words or, without any, retires it, and says so. Raises ConfigError where there is none."""
+    """Gives a hint other words or, without any, retires it, and says so. Raises ConfigError if there is none."""
     done = f"{name} is retired" if text is None else _taken(home, name)
     if address_of(home) is not None:
         body: dict[str, Json] = {"state": "retired"} if text is None else {"text": _words(text)}
@@ -60,7 +60,7 @@ async def change_hint(home: Path, name: str, *, text: str | None = None) -> str:
 
 
 async def remove_hint(home: Path, name: str) -> str:
-    """Forgets a hint and says so. Raises ConfigError where there is none."""
+    """Forgets a hint and says so. Raises ConfigError if there is none."""
     if address_of(home) is not None:
         await asked(home, "DELETE", f"{PATH}/{quote(name, safe='')}")
     else:

@@ -1,4 +1,4 @@
-"""What the commands beside `serve` read and do: from the running server where there is one, else from the store."""
+"""What the commands besides `serve` read and do: from the running server if there is one, else from the store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 STREAMED = aiohttp.ClientTimeout(total=None, sock_read=60)
 PARQUET = ".parquet"
-SIDE = b'"kind": "side"'  # in a record; what people wrote stands in it with its quotation marks escaped
+SIDE = b'"kind": "side"'  # in a record; text of people appears with escaped quotation marks
 
 
 async def ledger_of(home: Path) -> dict[str, Json]:
@@ -44,7 +44,7 @@ async def ledger_of(home: Path) -> dict[str, Json]:
 async def turns_of(
     home: Path, *, limit: int, session: str | None = None, state: str | None = None
 ) -> list[dict[str, Json]]:
-    """The newest turns, each in a line: what it was, how it was judged, what became of it and why."""
+    """The newest turns, one per line: kind, verdict, state and reason."""
     if state is not None and state not in set(State):
         raise ConfigError(f"{state!r} is not a state of a turn", fix=f"use one of {', '.join(State)}")
     if address_of(home) is not None:
@@ -59,7 +59,7 @@ async def turns_of(
 
 
 async def turn_of(home: Path, name: str) -> dict[str, Json]:
-    """One turn with all that is known of it. Raises ConfigError where there is none."""
+    """One turn with all its details. Raises ConfigError if there is none."""
     if address_of(home) is not None:
         return await asked(home, "GET", f"/v1/rl/turns/{quote(name, safe='')}")
     async with opened(home, to_read=True) as store:
@@ -82,7 +82,7 @@ async def overruled_of(home: Path, *, most: int = MOST_ROWS) -> list[dict[str, J
 
 
 async def episode_of(home: Path, name: str) -> dict[str, Json]:
-    """One episode, turn by turn. Raises ConfigError where there is none."""
+    """One episode, turn by turn. Raises ConfigError if there is none."""
     if address_of(home) is not None:
         return await asked(home, "GET", f"/v1/rl/episodes/{quote(name, safe='')}")
     async with opened(home, to_read=True) as store:
@@ -93,7 +93,7 @@ async def episode_of(home: Path, name: str) -> dict[str, Json]:
 
 
 async def episodes_of(home: Path, *, limit: int) -> list[dict[str, Json]]:
-    """The newest episodes, each in a line."""
+    """The newest episodes, one per line."""
     if address_of(home) is not None:
         rows = (await asked(home, "GET", f"/v1/rl/episodes?limit={limit}"))["episodes"]
         assert isinstance(rows, list)
@@ -110,11 +110,11 @@ async def export_to(
     with_side: bool = True,
     form: ExportForm = ExportForm.RECORDS,
 ) -> tuple[int, int]:
-    """How many turns and side requests were written to `out`: a user's, or everybody's. By the server where one runs.
+    """How many turns and side requests were written to `out`: a user's, or everybody's. The server does it if one runs.
 
-    In other forms than that of records: how many rows, and 0. What ends in .parquet is written as that.
+    For formats other than records: the number of rows, and 0. A name with .parquet is written as Parquet.
 
-    Raises StoreError, also where something was forgotten meanwhile; then nothing is left of the file.
+    Raises StoreError, also if something was forgotten meanwhile; the file is then removed.
     """
     from openclaw_rl.store.export import ExportFilter, export
 
@@ -124,7 +124,7 @@ async def export_to(
     else:
         async with opened(home, to_read=True) as store:
             if await asyncio.to_thread(notes_exports, home):
-                await store.exports.note(out, at_s=time.time())  # what is forgotten is taken out of it
+                await store.exports.note(out, at_s=time.time())  # a later forgetting cleans it
             written = await export(store, out, wanted)
     if out.suffix == PARQUET and written != (0, 0):
         await asyncio.to_thread(_as_parquet, out)
@@ -132,7 +132,7 @@ async def export_to(
 
 
 def check_parquet(out: Path) -> None:
-    """Raises ConfigError where `out` is to be a Parquet file and the library for it is not installed."""
+    """Raises ConfigError if `out` should be a Parquet file and its library is not installed."""
     if out.suffix == PARQUET and find_spec("pyarrow") is None:
         raise ConfigError(
             f"{out} is to be a Parquet file, which needs pyarrow",
@@ -157,7 +157,7 @@ def _as_parquet(out: Path) -> None:
 
 
 def notes_exports(home: Path) -> bool:
-    """Whether the folder remembers where records were written to; one that cannot be written does not."""
+    """Whether the folder can record where records were written; a read-only folder cannot."""
     return address_of(home) is not None or not is_read_only(home)
 
 

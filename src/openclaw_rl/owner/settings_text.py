@@ -13,7 +13,7 @@ from openclaw_rl.core.sentences import sentences
 
 HEADER = """\
 # Settings of OpenClaw-RL with their defaults. Put what you want to change into config.toml in the home folder, or into
-# a file given by --config. Each line that is commented out shows the default.
+# a file given with --config. Each line that is commented out shows the default.
 """
 ADVANCED = """\
 # Advanced settings: their defaults were measured, and there is rarely a reason to change them. They belong to the
@@ -50,7 +50,7 @@ def _table(kind: type, values: object, name: str, *, advanced: bool) -> list[str
 
 
 def _kind(hint: object) -> str:
-    """A setting's type in words."""
+    """A setting's type as text."""
     kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not NoneType]
     return " or ".join(
         "one of " + ", ".join(str(item.value) for item in kind)

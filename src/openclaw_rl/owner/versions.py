@@ -1,4 +1,4 @@
-"""What the commands about versions read and do: by the running server where there is one, else in the store."""
+"""What the commands about versions read and do: by the running server if there is one, else in the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def version_tree(home: Path, *, limit: int | None = None) -> dict[str, Jso
 
 
 async def paged(read: Callable[[int, str | None], Awaitable[dict[str, Json]]], limit: int | None) -> dict[str, Json]:
-    """Pages put together, oldest first; the rest is as the newest page has it."""
+    """Pages joined, oldest first; other fields come from the newest page."""
     found = await read(min(limit or MOST_A_PAGE, MOST_A_PAGE), None)
     rows, before = found["versions"], found["before"]
     assert isinstance(rows, list)
@@ -73,7 +73,7 @@ async def roll_back(home: Path, name: str) -> str:
 
 
 async def pin(home: Path, name: str) -> str:
-    """Serves a version whatever is trained, and says so. Raises ConfigError for one that cannot be served."""
+    """Pins a version, and says so. Raises ConfigError for one that cannot be served."""
     version = named_version(name)
     if address_of(home) is not None:
         await asked(home, "POST", "/v1/rl/pin", {"version": str(version)})
@@ -84,7 +84,7 @@ async def pin(home: Path, name: str) -> str:
 
 
 async def unpin(home: Path, scope: str) -> str:
-    """Serves the newest version again, and says which that is. Raises ConfigError where none was pinned."""
+    """Serves the newest version again, and says which that is. Raises ConfigError if none was pinned."""
     if address_of(home) is not None:
         version = str((await asked(home, "POST", "/v1/rl/unpin", {"scope": scope}))["version"])
         return f"version {version} is being served"
@@ -109,7 +109,7 @@ async def freeze(home: Path, *, is_frozen: bool) -> str:
 
 
 async def compared(home: Path, names: Sequence[str], prompts: Path | None, *, max_tokens: int) -> dict[str, Json]:
-    """What versions say to the same prompts: those of a file, else of the latest conversations."""
+    """Replies of versions to the same prompts: those of a file, else of the latest conversations."""
     versions = [named_version(name) for name in names]
     texts = [] if prompts is None else await asyncio.to_thread(read_prompts, prompts)
     if address_of(home) is not None:

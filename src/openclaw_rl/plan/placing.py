@@ -1,4 +1,4 @@
-"""Which role runs on which GPU, what fits, and what to change where something does not."""
+"""Which role runs on which GPU, what fits, and what to change if something does not."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from openclaw_rl.plan.shape import ModelShape
 from openclaw_rl.plan.takes import MemorySettings, ProcessMemory, policy, teacher, trainer
 
 GIB = 1 << 30
-FREE = 0.97  # of a card's memory: the driver and the screen have the rest
+FREE = 0.97  # of a card's memory: the driver and the screen use the rest
 
 
 @dataclass(frozen=True, slots=True)
 class PlanQuestion:
-    """What is to be planned."""
+    """The input of a plan."""
 
     model: ModelShape
     settings: MemorySettings
@@ -59,7 +59,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """The devices, the settings that say so, and for each device that is too full what would help."""
+    """The devices, the settings for them, and for each device that is too full the remedies."""
 
     devices: tuple[Device, ...]
     settings: tuple[tuple[str, str], ...]
@@ -72,10 +72,12 @@ class Placing:
 
 
 def placed(asked: PlanQuestion) -> Placing:
-    """Where everything goes. The largest role has the first GPU; each other one goes where most is left."""
+    """Places all roles. The largest role gets the first GPU; each other one the GPU with most free memory."""
     devices = _devices(asked)
     fits = all(device.fits for device in devices)
-    if asked.gpus and not fits and not asked.settings.recompute_layers:  # as the trainer does by itself on a full GPU
+    if (
+        asked.gpus and not fits and not asked.settings.recompute_layers
+    ):  # as the trainer does automatically on a full GPU
         asked = replace(asked, settings=replace(asked.settings, recompute_layers=True))
         devices = _devices(asked)
         fits = all(device.fits for device in devices)
@@ -83,7 +85,7 @@ def placed(asked: PlanQuestion) -> Placing:
 
 
 def roles(asked: PlanQuestion) -> list[ProcessMemory]:
-    """Policy, trainer (with a teacher of its own in its process), and a judge of its own."""
+    """Policy, trainer (with a separate teacher in its process), and a separate judge."""
     found = [policy(asked.model, asked.settings)]
     taking = trainer(asked.model, asked.settings)
     if asked.teacher is not None:
@@ -122,7 +124,7 @@ def _settings(asked: PlanQuestion, devices: tuple[Device, ...]) -> Iterator[tupl
 
 
 def _changes(asked: PlanQuestion) -> Iterator[str]:
-    """What would make it fit, each alone first, then together; at last what this machine cannot hold."""
+    """The changes that would make it fit, first each alone, then together; finally what cannot fit on this machine."""
     alone = list(_tries(asked))
     found = False
     for what, changed in alone:
@@ -173,7 +175,7 @@ def _tries(asked: PlanQuestion) -> Iterator[tuple[str, PlanQuestion]]:
 
 
 def _both(first: MemorySettings, second: MemorySettings) -> MemorySettings:
-    """The smaller of both in everything that can be smaller."""
+    """The minimum of both in each of the reducible settings."""
     order = ("auto", "8bit", "4bit")
     return replace(
         first,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from openclaw_rl.errors import ModelError
 
-BLOCK = 64  # inputs of a layer that can be held in few bits are a multiple of it; see weights/forms.py
+BLOCK = 64  # inputs of a layer that can be stored in few bits are a multiple of it; see weights/forms.py
 NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 TIED_UNLESS_SAID = {"gemma", "gemma2", "gemma3", "gemma3_text"}
 NORMED_HEADS = {"qwen3", "qwen3_moe", "gemma3", "gemma3_text"}
@@ -18,7 +18,7 @@ Table = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A linear layer of every model layer: how many of it there are in the model, and its sizes."""
+    """A linear layer of every model layer: its number in the model, and its sizes."""
 
     name: str
     count: int
@@ -28,13 +28,13 @@ class Matrix:
 
     @property
     def weights(self) -> int:
-        """Of all of them."""
+        """The weights of all of them."""
         return self.count * self.inputs * self.outputs
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """What a model's memory and speed follow from."""
+    """The sizes that determine a model's memory and speed."""
 
     name: str
     family: str
@@ -58,7 +58,7 @@ class ModelShape:
 
     @property
     def linear(self) -> int:
-        """Weights of all linear layers but the head, experts included."""
+        """Weights of all linear layers except the head, including experts."""
         return sum(one.weights for one in self.matrices)
 
     @property
@@ -73,7 +73,7 @@ class ModelShape:
 
     @property
     def head(self) -> int:
-        """Weights of an output head of its own; 0 if the embedding serves as one."""
+        """Weights of a separate output head; 0 if it is the embedding."""
         return 0 if self.is_tied else self.embedding
 
     @property
@@ -83,7 +83,7 @@ class ModelShape:
 
     @property
     def active(self) -> int:
-        """Weights that a token meets: all, but of the experts only those that are chosen; the head once."""
+        """Weights used for a token: all, but of the experts only the chosen ones; the head once."""
         used = self.expert * self.experts_per_token // self.experts if self.experts else 0
         return self.linear - self.expert + used + self.embedding + self.small
 
@@ -103,11 +103,11 @@ class ModelShape:
 
     @property
     def kv_numbers(self) -> int:
-        """Numbers of keys and values that a token leaves in all layers."""
+        """Numbers in the keys and values of a token in all layers."""
         return 2 * self.layers * self.kv_heads * self.head_dim
 
     def lora(self, rank: int) -> int:
-        """LoRA weights of this rank beside all linear layers but the head and experts."""
+        """LoRA weights of this rank for all linear layers except the head and experts."""
         return sum(one.count * rank * (one.inputs + one.outputs) for one in self.matrices if not one.is_expert)
 
 
@@ -169,7 +169,7 @@ def _shape(table: Table, name: str) -> ModelShape:
 
 
 def _mlps(table: Table, hidden: int, layers: int, experts: int) -> list[Matrix]:
-    """The gated MLPs: dense ones, experts, and the shared expert that some families have beside them."""
+    """The gated MLPs: dense ones, experts, and the shared expert that some families have too."""
     sparse = _sparse(table, layers, experts)
     sizes = [(layers - sparse, "", _whole(table, "intermediate_size"), False)]
     if experts:
@@ -185,7 +185,7 @@ def _mlps(table: Table, hidden: int, layers: int, experts: int) -> list[Matrix]:
 
 
 def _sparse(table: Table, layers: int, experts: int) -> int:
-    """In how many layers there are experts."""
+    """The number of layers with experts."""
     if not experts:
         return 0
     every, dense = _whole(table, "decoder_sparse_step", 1), table.get("mlp_only_layers")

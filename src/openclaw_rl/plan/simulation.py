@@ -1,4 +1,4 @@
-"""Tokens a second, the time of a step and how old samples are when they are learned from, for a number of users.
+"""Tokens a second, the time of a step and the age of samples when they are learned from, for a number of users.
 
 A small model, computed and not measured. A decode step reads the active weights once and every user's keys and values,
 and multiplies each token with the active weights:
@@ -25,7 +25,7 @@ STEP_OVERHEAD_S = 0.010  # of a decode step on a GPU: launching kernels (13 ms a
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a device can do at most: bytes read and operations in bfloat16, each a second."""
+    """The limits of a device: bytes read and operations in bfloat16, each a second."""
 
     name: str
     bandwidth: float
@@ -66,7 +66,7 @@ class Habits:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is to be expected."""
+    """The expected figures."""
 
     card: str
     decode_ms: float
@@ -81,7 +81,7 @@ class Forecast:
 
 
 def forecast(shape: ModelShape, settings: MemorySettings, card: Card, habits: Habits, *, is_shared: bool) -> Forecast:
-    """What these users get. With `is_shared` engine and trainer are on one device, and halve it while a step runs."""
+    """The figures for these users. With `is_shared`, engine and trainer share one device, half each during a step."""
     read = _bytes_read(shape, settings)
     compute = 2.0 * shape.active * settings.users / card.flops
     overhead = STEP_OVERHEAD_S if settings.is_gpu else 0.0
@@ -94,7 +94,7 @@ def forecast(shape: ModelShape, settings: MemorySettings, card: Card, habits: Ha
     work = read_once + 3 * habits.updates * habits.reply
     sample_s = 2.0 * shape.active * work / (card.flops * EFFICIENCY) * (2.0 if is_shared else 1.0)
     load = min(0.95, arriving * sample_s)
-    samples = max(1.0, load / (1.0 - load))  # those that arrive while a step runs make the next one
+    samples = max(1.0, load / (1.0 - load))  # samples that arrive during a step make the next one
     step_s = samples * sample_s
     between = max(1.0 / arriving, step_s)
     return Forecast(

@@ -1,7 +1,7 @@
-"""What each role takes of a device's memory, item by item, and how each number comes about.
+"""The memory that each role takes on a device, item by item, with the formula of each number.
 
-The sizes of weights, LoRA weights, optimiser, keys and values are exact; activations follow from what a layer keeps of
-a token. The constants marked as measured were found on made models on a CPU (`make bench-plan` compares on others).
+The sizes of weights, LoRA weights, optimiser, keys and values are exact; activations depend on what a layer keeps of
+a token. The constants marked as measured come from synthetic models on a CPU (`make bench-plan` compares on others).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from openclaw_rl.plan.shape import BLOCK, ModelShape
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 Bits = Literal["auto", "8bit", "4bit"]
 CHUNK = 1024  # tokens of prompts that the engine reads in one pass, at most
-READ_AT_ONCE = 8  # times max_tokens_per_pass that the trainer reads where nothing is kept for a gradient
+READ_AT_ONCE = 8  # times max_tokens_per_pass that the trainer reads if nothing is kept for a gradient
 LOGITS = 1 << 20  # trainer.logits_per_chunk
 LOGIT_COPIES = 6  # logits, their logarithms, the teacher's, and the gradients of these
 DRAW_COPIES = 4  # of each row's logits in the engine, in float32
 LORA_POINT = 5  # numbers a LoRA weight during a step: gradient, and weight, gradient and moments to go back to
 LORA_HELD = 3  # of each scope in the trainer's memory: weights and two moments
 UNIT = 256  # tokens of the cache's smallest block; blocks are powers of two
-# Of a process on a CPU without a model, and of one on a GPU: the former measured, the latter known of such cards.
+# Of a process on a CPU without a model, and of one on a GPU: the former measured, the latter typical of such cards.
 LIBRARIES = {"engine": 450 << 20, "trainer": 600 << 20}
 CUDA_CONTEXT = 550 << 20
 PROCESS = "process"
@@ -53,7 +53,7 @@ class ProcessMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """The settings that memory depends on, by the names they have in the configuration."""
+    """The settings that memory depends on, by their names in the configuration."""
 
     is_gpu: bool
     dtype: str = "bfloat16"  # engine.dtype and trainer.dtype
@@ -75,7 +75,7 @@ class MemorySettings:
 
 
 def policy(shape: ModelShape, settings: MemorySettings, *, name: str = "policy") -> ProcessMemory:
-    """The engine: it answers, scores for the gate and, without a judge of its own, judges."""
+    """The engine: it answers, scores for the gate and, without a separate judge, judges."""
     numbers = settings.number
     block = block_of(min(settings.context, shape.context))
     tokens = settings.users * block
@@ -132,7 +132,7 @@ def trainer(shape: ModelShape, settings: MemorySettings) -> ProcessMemory:
 
 
 def _step(shape: ModelShape, settings: MemorySettings) -> MemoryItem:
-    """What a step needs at its fullest: reading everything once, or the backward pass and the point to go back to."""
+    """What a step needs at its fullest: reading everything once, or the backward pass and the saved point."""
     numbers = settings.number
     read = min(READ_AT_ONCE * settings.max_tokens_per_pass, settings.context, shape.context)
     reading = read * trainer_width(shape) * numbers
@@ -153,7 +153,7 @@ def _step(shape: ModelShape, settings: MemorySettings) -> MemoryItem:
 
 
 def teacher(shape: ModelShape, settings: MemorySettings) -> ProcessMemory:
-    """A teacher of its own, in the trainer's process: its weights, and what it keeps of a text that it reads."""
+    """A separate teacher, in the trainer's process: its weights, and what it keeps of a text that it reads."""
     read = min(READ_AT_ONCE * settings.max_tokens_per_pass, settings.context)
     width = trainer_width(shape)
     reading = MemoryItem(
@@ -163,12 +163,12 @@ def teacher(shape: ModelShape, settings: MemorySettings) -> ProcessMemory:
 
 
 def without_process(role: ProcessMemory) -> ProcessMemory:
-    """The role without its share for a process that has no model yet."""
+    """The role without its share for a process without a model."""
     return ProcessMemory(role.name, tuple(item for item in role.items if item.name != PROCESS))
 
 
 def block_of(tokens: int) -> int:
-    """The block of the engine's cache that holds so many tokens."""
+    """The block of the engine's cache for this many tokens."""
     size = UNIT
     while size < tokens:
         size *= 2
@@ -182,12 +182,12 @@ def engine_width(shape: ModelShape) -> int:
 
 
 def trainer_width(shape: ModelShape) -> int:
-    """The same for the trainer's, where nothing is kept."""
+    """The same for the trainer's, if nothing is kept."""
     return 6 * shape.hidden + max(4 * shape.heads * shape.head_dim, 6 * shape.between)
 
 
 def kept_width(shape: ModelShape, *, is_again: bool) -> int:
-    """Numbers that a layer keeps of a token for its gradient; with `is_again` its input alone."""
+    """Numbers that a layer keeps of a token for its gradient; with `is_again` only its input."""
     if is_again:
         return int(2.2 * shape.hidden)  # measured on a GPU, as are 30 for a model of Qwen3-4B's shape, here 30.4
     attention = (4 * shape.heads + 2 * shape.kv_heads) * shape.head_dim

@@ -1,7 +1,7 @@
-"""What of an installation's samples can teach another model: the words and the hints, not the ids and not the scores.
+"""The parts of an installation's samples that can teach another model: text and hints, but not ids or scores.
 
-Another model never said those replies, so no ratio to it can be taken, and praise or blame for them is not its own. A
-hint remains: the new model, reading it, is the teacher; its distribution behind the hint is learned over the reply.
+Another model did not sample those replies, so it has no ratio for them, and scores of them do not apply to it. A
+hint remains: the new model that reads it is the teacher; its distribution given the hint is learned over the reply.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ REFUSED = "the model's template refuses the conversation"
 
 @dataclass(slots=True)
 class CarryOver:
-    """Renders samples for another model; counts what it carried over and why it left the rest."""
+    """Renders samples for another model; counts what it carried over, and why the rest was left out."""
 
     renderer: ChatRenderer
     carried: int = 0
     left: Counter[str] = field(default_factory=Counter)
 
     def sample(self, sample: Sample, turn: Turn | None) -> Sample | None:
-        """The same words and hints in the other model's ids; None where nothing of it can be taught."""
+        """The sample with the other model's ids; None if it cannot teach anything."""
         made = self._made(sample, turn)
         if isinstance(made, str):
             self.left[made] += 1
@@ -62,7 +62,7 @@ class CarryOver:
             user=sample.user,
             prompt=prompt,
             response=response,
-            logp=(0.0,) * len(response),  # no ratio is taken to what is taught
+            logp=(0.0,) * len(response),  # no ratio is computed for these
             mask=(True,) * len(response),
             version=BASE,
             hints=tuple(read),
@@ -73,7 +73,7 @@ class CarryOver:
         return self.renderer.prompt(with_hints(turn.messages, hints), turn.tools, None, options=turn.options).tokens
 
     def _reply(self, turn: Turn) -> tuple[int, ...]:
-        """The reply's ids after the prompt, up to what ends it; none where it does not stand there."""
+        """The reply's ids after the prompt, up to the end mark; none if the reply is not found there."""
         template = self.renderer.template
         before = template.text(turn.messages, turn.tools, generation_prompt=True, options=turn.options)
         whole = template.text((*turn.messages, turn.reply), turn.tools, generation_prompt=False, options=turn.options)

@@ -1,6 +1,6 @@
-"""Finishes what was begun by forgetting: folders, records, the file's free pages, and the versions made again.
+"""Finishes a forgetting: folders, records, the store's free pages, and the versions to make again.
 
-Each part can be cut off anywhere and begun again: the row in the store says how far it has come.
+Each part can be interrupted anywhere and repeated: the row in the store records the progress.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def read_plan(held: Forgetting) -> ForgetPlan:
 
 
 def plan_text(plan: ForgetPlan) -> str:
-    """What `read_plan` was given."""
+    """Writes the plan that `read_plan` reads."""
     return msgspec.json.encode(plan).decode()
 
 
 def finish_erasing(home: Path, *, lock: FolderLock | None = None) -> None:
-    """Removes the folders, cleans the records and rewrites the store's file, where that is still to be done.
+    """Removes the folders, cleans the records and rewrites the store's file, if that is still to be done.
 
-    Blocks; nobody may have the folder open but the caller, who gives the `lock` where it is held. Raises StoreError.
+    Blocks; nobody may have the folder open but the caller, who gives the `lock` if it is held. Raises StoreError.
     """
     if not forgettings.is_due(home):
         return
@@ -91,10 +91,10 @@ async def finish_beside(store: Store, home: Path) -> None:
 async def rebuild(
     store: Store, config: Config, model: Path, *, served: ServedVersions | None = None
 ) -> list[Certificate]:
-    """Makes again, without what was forgotten, the versions that had learned from it. Raises OpenClawRLError.
+    """Makes the affected versions again, without what was forgotten. Raises OpenClawRLError.
 
-    They wait at the gate then. Gives the certificates of what is done with this. `served` is what a running server
-    serves: it changes where the version to continue from had been pruned.
+    They then wait at the gate. Returns the certificates that this completes. `served` is what a running server
+    serves: it changes if the version to continue from had been pruned.
     """
     done: list[Certificate] = []
     while (held := await store.forgettings.unfinished()) is not None:
@@ -109,7 +109,7 @@ async def rebuild(
 
 @dataclass(slots=True)
 class RebuildBlockers:
-    """Why versions cannot be made again now; empty where nothing stands in the way."""
+    """Why versions cannot be made again now; empty if nothing prevents it."""
 
     problem: str = ""
 
@@ -117,7 +117,7 @@ class RebuildBlockers:
 async def rebuild_in_time(
     store: Store, config: Config, model: Path, remaking: RebuildBlockers, *, served: ServedVersions | None = None
 ) -> None:
-    """As `rebuild`, tried again with growing pauses where it cannot be done now."""
+    """As `rebuild`, tried again with growing pauses if it cannot be done now."""
     pause_s = FIRST_PAUSE_S
     while True:
         try:
@@ -133,7 +133,7 @@ async def rebuild_in_time(
 
 
 async def certified(store: Store, home: Path, certificate: Certificate) -> Certificate:
-    """The certificate with what is served now, written to the home folder; the forgetting is done."""
+    """Writes the certificate with the versions now served to the home folder; the forgetting is done."""
     rows = await store.versions()
     scopes = dict.fromkeys(row.version.scope for row in rows)
     made = {item.version for item in certificate.rebuilt}
@@ -170,14 +170,14 @@ async def _rebuilt(
 
 
 def _remove_given_up(home: Path, rows: Sequence[VersionRow]) -> None:
-    """What is left of versions that others take the place of: it names turns, and is of no use any more."""
+    """Removes what is left of replaced versions: it names turns, and is no longer needed."""
     for row in rows:
         if row.why == WHY_GIVEN_UP:
             remove(home, version_folder(home, row.version))
 
 
 async def _made_again(store: Store, home: Path, held: Forgetting, past: PastStep, taking: StepReplayer) -> Forgetting:
-    """The plan after one more version was made again, or left out where nothing was left to learn."""
+    """The plan after one more version was made again, or left out if nothing was left to learn."""
     plan, rows = read_plan(held), await store.versions()
     parent = parse_version(plan.now(past.parent))
     upon = None if past.upon is None else parse_version(plan.now(past.upon))
@@ -214,7 +214,7 @@ async def _made_again(store: Store, home: Path, held: Forgetting, past: PastStep
 
 
 def _next_version(home: Path, past: PastStep, parent: PolicyVersion, last: int) -> PolicyVersion:
-    """The version to be made in place of a past one. What a crash left of the same making is removed first."""
+    """The version to make in place of a past one. First removes what a crash left of an earlier attempt."""
     scope = past.version.scope
     version = PolicyVersion(scope, last + 1)
     left = folders.orphans(home, ()).get(version)
@@ -279,11 +279,13 @@ def _note(home: Path, held: Forgetting) -> None:
 
 
 def _clean(home: Path, held: Forgetting) -> None:
-    """Removes the folders and takes the turns out of records; then the plan needs no names any more."""
+    """Removes the folders and takes the turns out of records; the plan then needs no names."""
     plan = read_plan(held)
     for name in plan.folders:
-        remove(home, versions_folder(home) / Path(name).name)  # an older plan holds whole paths, of elsewhere by now
-    asides = put_aside(home)  # what cannot be read cannot be cleaned
+        remove(
+            home, versions_folder(home) / Path(name).name
+        )  # an older plan contains whole paths, which may have moved
+    asides = put_aside(home)  # unreadable files cannot be cleaned
     for path in asides:
         remove(home, path)
     log.info("removed the folders of forgetting=%s", held.id)
@@ -311,14 +313,14 @@ def _clean(home: Path, held: Forgetting) -> None:
 
 
 def _clean_records(path: Path, gone: Collection[str], unsaid: Collection[str]) -> bool:
-    """Takes turns out of a file of records; False where it is none of ours any more, or cannot be written."""
+    """Takes turns out of a file of records; False if it is not ours any more, or cannot be written."""
     fresh = path.with_name(path.name + ".part")
     try:
         with path.open(encoding="utf-8") as lines, fresh.open("w", encoding="utf-8") as kept:
             fresh.chmod(0o600)
             for line in lines:
                 record = json.loads(line)
-                name, made_of = record["turn_id"], record.get("turn_ids", ())  # in forms for other trainers
+                name, made_of = record["turn_id"], record.get("turn_ids", ())  # in the formats of other trainers
                 if made_of and any(each in gone or each in unsaid for each in made_of):
                     continue
                 if name in unsaid:

@@ -1,7 +1,7 @@
-"""What is still to be done after the rows of something forgotten are erased, and the certificate of what was done.
+"""The remaining work after the rows of a forgetting are erased, and the certificate of the finished work.
 
-The plan holds names only as long as they are needed; the certificate holds none of what is gone, only salted digests:
-who knows an id can find it there, nobody else.
+The plan contains names only while they are needed. The certificate contains no erased ids, only salted digests:
+only a reader who knows an id can find it there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REACH = (
 
 @dataclass(frozen=True, slots=True)
 class RemovedVersion:
-    """A version that is gone, and the digest it had."""
+    """A removed version and its digest."""
 
     version: str
     digest: str
@@ -42,7 +42,7 @@ class RemovedVersion:
 
 @dataclass(frozen=True, slots=True)
 class RebuiltVersion:
-    """A version made again: in place of which, from which, over how many samples; None where nothing was left."""
+    """A version made again: which it replaces, its parent, and the number of samples; None if none were left."""
 
     was: str
     version: str | None
@@ -55,8 +55,8 @@ class RebuiltVersion:
 class Certificate:
     """What was forgotten. Ids are SHA-256 of the salt and the id.
 
-    `records` are the files of records that were cleaned; those left hold something else by now or cannot be written.
-    `records_elsewhere` lie outside the home folder and were left as they are.
+    `records` are the files of records that were cleaned; those left now contain something else or cannot be written.
+    `records_elsewhere` are outside the home folder and were left as they are.
     """
 
     id: str
@@ -82,8 +82,8 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class ForgetPlan:
-    """What is still to be done. `gone` and `unsaid` are the turns to take out of records, also out of those outside the
-    home folder with `has_records`; `folders` are names of versions, and `made` says which stands in place of which.
+    """The remaining work. `gone` and `unsaid` are the turns to take out of records, also of those outside the
+    home folder with `has_records`; `folders` are names of versions, and `made` says which replaces which.
     """
 
     certificate: Certificate
@@ -99,7 +99,7 @@ class ForgetPlan:
         return replace(self, gone=(), unsaid=(), folders=())
 
     def now(self, version: PolicyVersion) -> str:
-        """The name of what stands in place of a version, or its own."""
+        """The name of a version's replacement, or its own."""
         name = str(version)
         while name in self.made:
             name = self.made[name]
@@ -115,12 +115,12 @@ def plan_of(
     at_s: float,
     has_records: bool = False,
 ) -> ForgetPlan:
-    """The plan, made while the rows and the folders are still there."""
+    """The plan, made while the rows and folders still exist."""
     rows = versions.everything(sql)
     gone = {row.version for row in going.versions}
     heads = [versions.current(sql, scope) for scope in dict.fromkeys(row.version.scope for row in rows)]
     ahead = sql.execute("SELECT scope, ahead FROM pins WHERE ahead IS NOT NULL")
-    heads += [PolicyVersion(str(scope), int(number)) for scope, number in ahead]  # what training goes on from
+    heads += [PolicyVersion(str(scope), int(number)) for scope, number in ahead]  # what training continues from
     heads += [row.version for row in rows if row.status is VersionStatus.CANDIDATE]
     learned = {*going.turns, *going.unsaid, *going.unread}
     again = [row for row in lineage(rows, heads) if row.version in gone and row.version.scope != going.scope]
@@ -140,7 +140,7 @@ def plan_of(
 def _unknown(
     home: Path, rows: Sequence[VersionRow], learned: Collection[str], gone: Collection[PolicyVersion]
 ) -> Iterator[str]:
-    """The folders of versions that the store does not know, as a crash may leave one, and that learned from it too."""
+    """The folders of versions unknown to the store (a crash may leave one) that also learned from it."""
     tainted = {*gone}
     for version, manifest in sorted(
         orphans(home, {row.version for row in rows}).items(), key=lambda item: item[0].number
@@ -159,7 +159,7 @@ def certificate_path(home: Path, certificate: Certificate) -> Path:
 
 
 def is_about(certificate: Certificate, what: ForgetTarget) -> bool:
-    """Whether a certificate tells of forgetting just this."""
+    """Whether a certificate is about exactly this forgetting."""
     given = {"session": what.session, "user": what.user, "turn": what.turn, "episode": what.episode}.get(
         certificate.kind
     )
@@ -167,14 +167,14 @@ def is_about(certificate: Certificate, what: ForgetTarget) -> bool:
 
 
 def write_certificate(home: Path, certificate: Certificate) -> Path:
-    """Writes it, readable by its owner alone, whole or not at all. Raises OSError."""
+    """Writes it atomically, readable only by its owner. Raises OSError."""
     path = certificate_path(home, certificate)
     write_whole(path, msgspec.json.format(msgspec.json.encode(certificate), indent=1) + b"\n")
     return path
 
 
 def moment(at_s: float) -> str:
-    """A time as people and programs read it."""
+    """A time in a form for people and programs."""
     return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")
 
 
@@ -200,7 +200,7 @@ def _certificate(what: ForgetTarget, going: ForgetSelection, name: str, at_s: fl
 
 
 def _removed(row: VersionRow, scope: str | None, salt: str) -> RemovedVersion:
-    """The scope of who is forgotten holds their name."""
+    """The scope of a forgotten user contains their name."""
     is_theirs = row.version.scope == scope
     name = f"{_digest(salt, row.version.scope)}.{row.version.number}" if is_theirs else str(row.version)
     return RemovedVersion(name, row.digest)
@@ -215,7 +215,7 @@ def _digest(salt: str, name: str) -> str:
 
 
 def summary(what: ForgetSelection) -> dict[str, int]:
-    """What goes, counted, for people."""
+    """Counts of what is removed, for people."""
     return {
         "turns": len(what.turns),
         "turns that stay, without what followed them": len(what.unsaid),

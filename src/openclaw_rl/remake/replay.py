@@ -1,4 +1,4 @@
-"""Replay: the steps of the past taken again, to see that they give the same bits, or otherwise than they were taken."""
+"""Replay: past steps taken again, unchanged to check that they give the same bits, or with changes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from openclaw_rl.trainers.settings import Method, TrainerSettings
 
 @dataclass(frozen=True, slots=True)
 class ReplayChanges:
-    """What is to be otherwise than it was; nothing at all for the same bits."""
+    """The changes for a replay; empty to get the same bits."""
 
     method: Method | None = None
     rank: int | None = None
 
     def of(self, settings: TrainerSettings) -> TrainerSettings:
-        """The settings with it. LoRA's scale, alpha over rank, stays as it was."""
+        """The settings with these changes. LoRA's scale, alpha over rank, stays as it was."""
         if self.method is not None:
             own = replace(settings.method, name=self.method, w_rl=None, w_opd=None, w_distill=None, distill=None)
             settings = replace(settings, method=own)
@@ -53,24 +53,24 @@ class ReplayChanges:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedVersion:
-    """A version taken again. `is_equal` is None where it was not to be the same."""
+    """A version taken again. `is_equal` is None if it was changed on purpose."""
 
     version: str
     samples: int
-    missing: int  # that its step had and that are no longer there
+    missing: int  # samples of its step that no longer exist
     digest: str | None
     is_equal: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What came of a replay."""
+    """The result of a replay."""
 
     version: str
     model: str
     steps: tuple[ReplayedVersion, ...]
     digest_equal: bool | None
-    carried_over: int | None = None  # samples, where the model is another one
+    carried_over: int | None = None  # samples, if the model is another one
     left_out: dict[str, int] = field(default_factory=dict)  # why, and how many
     folder: str | None = None
     made: str | None = None
@@ -78,7 +78,7 @@ class ReplayReport:
 
 @dataclass(slots=True)
 class _Replay:
-    """One replay under way."""
+    """A running replay."""
 
     store: Store
     taking: StepReplayer
@@ -88,7 +88,7 @@ class _Replay:
     steps: list[ReplayedVersion] = field(default_factory=list)
 
     async def exactly(self, target: PolicyVersion) -> RetakeResult | None:
-        """Every step the target is based on, one after the other; folders are kept as long as another needs them."""
+        """Takes all steps that the target is based on, in order; folders are kept while another step needs them."""
         past = [past_step(row) for row in lineage(self.rows, [target])]
         stands: dict[PolicyVersion, Path | None] = {}
         last: RetakeResult | None = None
@@ -104,7 +104,7 @@ class _Replay:
         return last
 
     async def anew(self, target: PolicyVersion) -> tuple[RetakeResult | None, tuple[Batch, ...]]:
-        """All batches of the target's scope on fresh weights, an own one's on top of the shared one taken so first."""
+        """All batches of the target's scope on new weights; for a user's or agent's scope, after the shared scope's."""
         below: RetakeResult | None = None
         line = lineage(self.rows, [target])
         if target.scope != SHARED:
@@ -164,9 +164,9 @@ async def replay(
 ) -> ReplayReport:
     """Takes the steps of a version (by default the one training continues from) again, on a folder no server runs on.
 
-    Without a change they give the digests they gave, on the same machine. With `is_model_given`, and where the model is
-    another than the version was trained on, its samples are carried over. `out` gets the adapter; with `as_version` it
-    becomes a candidate that waits at the gate, and in `into` the first one of a new installation. Raises ConfigError,
+    Without changes the digests are the same, on the same machine. With `is_model_given`, and if the model is
+    not the version's, its samples are carried over. `out` gets the adapter; with `as_version` it
+    becomes a candidate that waits at the gate, and with `into` the first one of a new installation. Raises ConfigError,
     StoreError, TrainerError.
     """
     _check_alone(config.home)
@@ -215,9 +215,9 @@ async def replay(
 
 
 async def restore(config: Config, version: PolicyVersion) -> ReplayReport:
-    """Makes the weights of a version again that were removed to save room, on a folder no server runs on.
+    """Makes the pruned weights of a version again, on a folder without a running server.
 
-    They are put back where their digest is what it was, which `digest_equal` tells. Raises ConfigError for a version
+    They are put back if their digest is the original one, as `digest_equal` says. Raises ConfigError for a version
     that was not pruned; StoreError, TrainerError.
     """
     _check_alone(config.home)

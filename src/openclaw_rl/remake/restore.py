@@ -1,4 +1,4 @@
-"""Weights that were removed to save room, made again: their steps taken once more from the nearest weights left."""
+"""Makes pruned weights again: takes their steps again from the nearest existing weights."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FOLDER = "ground"
 
 @dataclass(frozen=True, slots=True)
 class RestoredStep:
-    """A step taken again: over how many samples, how many of those it had are gone, and the two digests."""
+    """A step taken again: its number of samples, the number missing, and the two digests."""
 
     version: PolicyVersion
     samples: int
@@ -45,7 +45,7 @@ class RestoredStep:
 
 @dataclass(slots=True)
 class WeightRestorer:
-    """Makes weights again in `scratch`, a folder of the home folder, and puts them back where their digest is equal."""
+    """Makes weights again in `scratch`, a folder in the home folder, and puts them back if their digest is equal."""
 
     store: Store
     home: Path
@@ -54,10 +54,10 @@ class WeightRestorer:
     steps: list[RestoredStep] = field(default_factory=list)
 
     async def restore(self, version: PolicyVersion) -> bool:
-        """Whether the weights are back in the version's own folder; the row is still to be told.
+        """Whether the weights are back in the version's own folder; the row is not yet updated.
 
-        The steps are taken in order and `steps` tells of them. It ends at the first that gives other weights, and
-        nothing is put anywhere then. Raises StoreError, TrainerError, ConfigError.
+        The steps are taken in order and recorded in `steps`. It ends at the first that gives other weights;
+        nothing is put back then. Raises StoreError, TrainerError, ConfigError.
         """
         rows = await self.store.versions()
         line = await asyncio.to_thread(pruned_line, rows, version)
@@ -92,12 +92,12 @@ class WeightRestorer:
         return True
 
     async def clear(self) -> None:
-        """Removes what was made on the way."""
+        """Removes the intermediate weights."""
         await asyncio.to_thread(remove, self.home, self.scratch)
 
 
 def pruned_line(rows: Sequence[VersionRow], version: PolicyVersion) -> list[VersionRow]:
-    """The version and what it was made from, or is based on, as far as that has no weights either; oldest first."""
+    """The version and the versions it was made from or is based on that also lack weights; oldest first."""
     pruned = {row.version: row for row in rows if row.pruned_s is not None}
     wanted: set[PolicyVersion] = set()
     open_ones = [version]
@@ -113,8 +113,8 @@ def pruned_line(rows: Sequence[VersionRow], version: PolicyVersion) -> list[Vers
 def put_back(home: Path, adapter: Adapter, made: Path) -> None:
     """Moves the files that were made again into the version's own folder. Blocks.
 
-    Cut off anywhere it leaves a version that still counts as pruned. Raises StoreError where the folder is not in the
-    home folder, or is not whole after all.
+    If interrupted, the version still counts as pruned. Raises StoreError if the folder is not in the
+    home folder, or is incomplete.
     """
     if not adapter.folder.resolve().is_relative_to(home.resolve()):
         raise StoreError(
@@ -140,11 +140,11 @@ def put_back(home: Path, adapter: Adapter, made: Path) -> None:
 async def grounded(
     store: Store, home: Path, plan: ForgetPlan, taking: StepReplayer, served: ServedVersions | None
 ) -> tuple[ForgetPlan, tuple[PolicyVersion, ...]]:
-    """The plan whose steps all start from weights that are there, and the versions that were given up for it.
+    """The plan with steps that all start from existing weights, and the versions given up for it.
 
-    The clean versions it starts from get their weights back, and are served again, where their samples still give the
-    same bits. Where they do not, these versions are to be made again like those that saw what is forgotten, over the
-    samples that are left.
+    The clean versions it starts from get their weights back, and are served again, if their samples still give the
+    same bits. Otherwise these versions are made again like those that saw what is forgotten, over the
+    remaining samples.
     """
     rows = await store.versions()
     restoring = WeightRestorer(store, home, taking, taking.scratch / FOLDER)
@@ -175,12 +175,12 @@ def _needed(rows: Sequence[VersionRow], plan: ForgetPlan) -> list[PolicyVersion]
 
 
 async def _follow(store: Store, served: ServedVersions | None, version: PolicyVersion) -> None:
-    """The running server serves it too."""
+    """Has the running server serve it too."""
     row = await store.version(version)
     if served is None or row is None:
         return
     try:
-        if version.scope == SHARED:  # own versions are loaded when their owner asks
+        if version.scope == SHARED:  # users' and agents' versions are loaded on request
             await served.load(row)
         await served.resume(version)
     except (EngineError, AdapterError) as problem:

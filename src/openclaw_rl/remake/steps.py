@@ -1,4 +1,4 @@
-"""Past steps taken again: the same samples in their order from the same weights give the same bits on one machine."""
+"""Takes past steps again: on one machine, the same samples in order from the same weights give the same bits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from openclaw_rl.trainers.process import TrainerProcess
 from openclaw_rl.trainers.settings import TrainerSettings
 
 log = logging.getLogger(__name__)
-REPLAYED = "replayed"  # under this name a manifest's settings hold the batches of a version that is a whole replay
+REPLAYED = "replayed"  # a manifest's settings contain the batches of a complete replay under this name
 Batch = tuple[str, ...]
 
 
@@ -31,9 +31,9 @@ Batch = tuple[str, ...]
 class PastStep:
     """What made a version: from `parent`, or with `is_fresh` from new weights, over these batches of turns.
 
-    `had` counts the turns before any were left out; without any the version is its parent put on top of `upon`. Those
-    `rehearsed` were consumed by earlier steps. `trainer` are the settings then as JSON, None where nobody knows them
-    any more; `model` is the base model's name.
+    `had` counts the turns before any were left out; without turns the version is its parent rebased onto `upon`. Those
+    `rehearsed` were consumed by earlier steps. `trainer` are the settings then as JSON, None if they are not
+    known; `model` is the base model's name.
     """
 
     version: PolicyVersion
@@ -59,7 +59,7 @@ class StartWeights:
 
 @dataclass(frozen=True, slots=True)
 class RetakeResult:
-    """What came of it: the adapter, the turns it consumed, the last step's numbers, and what it rehearsed beside."""
+    """The result: the adapter, the turns consumed, the last step's metrics, and the rehearsal samples."""
 
     adapter: Adapter
     turns: tuple[str, ...]
@@ -68,7 +68,7 @@ class RetakeResult:
 
 
 def past_step(row: VersionRow, without: Collection[str] = ()) -> PastStep:
-    """How a version was made, some turns left out. What its folder no longer tells is None or empty."""
+    """How a version was made, with some turns left out. Facts missing in its folder are None or empty."""
     manifest = _manifest(row)
     settings = {} if manifest is None else dict(manifest.settings)
     replayed = settings.get(REPLAYED)
@@ -92,14 +92,14 @@ def past_step(row: VersionRow, without: Collection[str] = ()) -> PastStep:
 
 @dataclass(slots=True)
 class StepReplayer:
-    """Takes steps again in a process of its own, one after the other.
+    """Takes steps again in a separate process, in order.
 
-    `given` are the trainer's settings where a version does not tell its own; `change` puts others in their place.
+    `given` are the trainer's settings for versions that do not record theirs; `change` overrides settings.
     """
 
     model: Path
     given: TrainerSettings
-    scratch: Path  # a folder for what lies between the steps; removed at the end
+    scratch: Path  # a folder for intermediate versions; removed at the end
     change: Callable[[TrainerSettings], TrainerSettings] = lambda settings: settings
     is_same_model: bool = True
     _trainer: TrainerProcess | None = None
@@ -114,7 +114,7 @@ class StepReplayer:
         out: Path,
         version: PolicyVersion,
     ) -> RetakeResult | None:
-        """Writes the version into `out`, an empty folder; None where nothing was learned. Raises TrainerError."""
+        """Writes the version into `out`, an empty folder; None if nothing was learned. Raises TrainerError."""
         trainer = await self._trainer_for(past)
         if past.had == 0:
             if ground.resume is None:
@@ -150,7 +150,7 @@ class StepReplayer:
         return msgspec.json.encode(self._settings).decode()
 
     async def aclose(self) -> None:
-        """Ends the process and removes what lies between the steps."""
+        """Ends the process and removes intermediate versions."""
         if self._trainer is not None:
             await self._trainer.aclose()
         await asyncio.to_thread(shutil.rmtree, self.scratch, ignore_errors=True)
@@ -159,7 +159,7 @@ class StepReplayer:
         if self.is_same_model and past.model and past.model != self.model.name:
             raise ConfigError(
                 f"version {past.version} was trained on the model {past.model}, but {self.model.name} was given",
-                fix="give the model it was trained on, by --model",
+                fix="give the model it was trained on, with --model",
             )
         try:
             own = self.given if past.trainer is None else msgspec.json.decode(past.trainer, type=TrainerSettings)
@@ -175,7 +175,7 @@ class StepReplayer:
 
 
 def folder_in(rows: Sequence[VersionRow], version: PolicyVersion | None) -> Path | None:
-    """Where a version lies; None for the base model."""
+    """A version's folder; None for the base model."""
     return next((row.folder for row in rows if row.version == version), None)
 
 
@@ -197,7 +197,7 @@ def _manifest(row: VersionRow) -> Manifest | None:
 
 
 def _model_of(folder: Path | None) -> str:
-    """The base model's name as the adapter has it; empty where it tells none."""
+    """The base model's name in the adapter's configuration; empty if there is none."""
     try:
         held = json.loads((folder / CONFIG).read_text("utf-8")) if folder is not None else {}
     except (OSError, ValueError):
@@ -206,5 +206,5 @@ def _model_of(folder: Path | None) -> str:
 
 
 def _gently(past: PastStep) -> dict[str, float]:
-    """What the metrics of the version made again tell, so that it can be made again in turn."""
+    """The metrics of a version made again, so that it can be replayed in turn."""
     return {GENTLENESS: float(past.gentleness)} if past.gentleness else {}

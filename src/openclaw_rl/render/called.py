@@ -19,9 +19,9 @@ class CallableTool:
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """One family's: `opens` and `closes` stand around all calls, `between` each two; `one` is the rule of any call.
+    """A family's shape: `opens` and `closes` surround all calls, `between` separates them; `one` is a call's rule.
 
-    `trigger` is the mark that tells a call from text; empty where a call begins without one.
+    `trigger` is the mark that distinguishes a call from text; empty if a call begins without one.
     """
 
     one: str
@@ -31,13 +31,13 @@ class CallForm:
     closes: str = ""
 
     def calls(self, *, is_single: bool) -> str:
-        """One call, or one and more."""
+        """The expression for exactly one call, or for one or more."""
         more = "" if is_single else f"({self.between} {self.one})*"
         return f"{self.opens} {self.one} {more} {self.closes}"
 
 
 def unforced(what: str) -> RequestError:
-    """The refusal of what a form of calls cannot be held to."""
+    """The refusal of a schema that calls cannot be constrained to."""
     return RequestError(
         f"tool calls cannot be constrained to this schema in the model's own format: {what}",
         fix="simplify the tool's schema, or leave the choice of tools to the model",

@@ -25,7 +25,7 @@ _MOST_EXACT = 2**53  # a client that reads numbers as doubles keeps whole ones u
 
 
 class BlockRenderer(Protocol):
-    """What is needed of a renderer."""
+    """What is needed from a renderer."""
 
     table: TokenBytes
     shape: TemplateShape | None
@@ -45,11 +45,10 @@ class BlockRenderer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ContinuedPrompt:
-    """The segments at the beginning that stay as and where they are, and the blocks after them.
+    """The segments at the beginning that keep their place, and the blocks after them.
 
-    Each block has the ids and key it keeps, or None where it is to be encoded. `forms` are replies as they were read,
-    by the keys under which they stand now. `shared` leading ids stand where they stood in the served prompt and reply;
-    more may.
+    Each block has the ids and key it keeps, or None if it must be encoded. `forms` are replies as they were read,
+    by their present keys. At least `shared` leading ids are where they were in the served prompt and reply.
     """
 
     stays: tuple[Segment, ...]
@@ -61,14 +60,14 @@ class ContinuedPrompt:
 
 @dataclass(frozen=True, slots=True)
 class _Old:
-    """The served turn's blocks, and of each of its messages which block it is in."""
+    """The served turn's blocks, and the block of each of its messages."""
 
     turn: Turn
     keys: tuple[BlockKey, ...]
     by_run: Mapping[Run, int]
 
     def segment_of(self, run: Run) -> tuple[Segment, BlockKey] | None:
-        """The segment that holds just these messages."""
+        """The segment with exactly these messages."""
         at = self.by_run.get(run)
         return None if at is None else (self.turn.prompt.segments[at], self.keys[at])
 
@@ -84,7 +83,7 @@ def continued(
     served: Turn,
     options: Mapping[str, Json] | None,
 ) -> ContinuedPrompt | Literal["rewritten"] | None:
-    """The new prompt made of what the served turn had; None where nothing of it can be kept."""
+    """The new prompt with the served turn's ids as far as possible; None if none can be kept."""
     keys = [read_key(segment.key) for segment in served.prompt.segments[:-1]]
     known = [key for key in keys if key is not None]
     if blocks.shape is None or not keys or len(known) != len(keys):
@@ -99,7 +98,7 @@ def continued(
 
 
 def _form(blocks: BlockRenderer, old: _Old, item: Message, at: int | None) -> Message | None:
-    """The reply served as message `at`, as it was read; the client's own form where it was not sampled here."""
+    """The served reply at message `at`, as it was read; the client's form if it was not sampled here."""
     if at is None or item.role is not Role.ASSISTANT:
         return None
     turn = old.turn
@@ -138,10 +137,10 @@ def _pieces(
                 return REWRITTEN
             pieces.append((block, None, ""))
             continue
-        segment, told = found
-        key = str(BlockKey(block.run, told.digest, told.sampled))
+        segment, parsed = found
+        key = str(BlockKey(block.run, parsed.digest, parsed.sampled))
         form = forms[start] if stop - start == 1 else None
-        if told.sampled is not None and form is not None:
+        if parsed.sampled is not None and form is not None:
             kept[key] = form
         if not pieces and segment.start == shared:
             stays.append(Segment(segment.start, segment.stop, key))
@@ -153,13 +152,13 @@ def _pieces(
 
 
 def _sampled_replies(old: _Old, pairs: Mapping[int, int]) -> set[int]:
-    """Where, in the new conversation, replies stand that the served prompt holds as sampled."""
+    """The positions, in the new conversation, of replies that the served prompt contains as sampled."""
     sampled = {key.run[0] for key in old.keys if key.sampled is not None}
     return {new for new, at in pairs.items() if at in sampled}
 
 
 def _old_run(run: Run, pairs: Mapping[int, int]) -> Run:
-    """Which messages of the served conversation a block's messages are; (-1, -1) where they are not."""
+    """The served messages that equal a block's messages, as a range; (-1, -1) if there are none."""
     if run[0] == run[1]:
         return run
     found = [pairs.get(index, -1) for index in range(*run)]
@@ -168,7 +167,7 @@ def _old_run(run: Run, pairs: Mapping[int, int]) -> Run:
 
 
 def _stands(blocks: BlockRenderer, turn: Turn, block: PromptBlock) -> bool:
-    """Whether the template writes this reply as it was opened, with all that it said, thought and called."""
+    """Whether the template writes this reply as it was opened, with its whole text, thinking and calls."""
     reply = turn.reply
     opening = blocks.table.text(turn.prompt.tokens[turn.prompt.segments[-1].start :])
     if not block.text.startswith(opening):
@@ -177,7 +176,7 @@ def _stands(blocks: BlockRenderer, turn: Turn, block: PromptBlock) -> bool:
             return False
     at = len(opening)
     for part in (reply.reasoning or "", reply.text, *(call.name for call in reply.tool_calls)):
-        found = block.text.find(part.strip(), at)  # one behind the other: thinking that was dropped is not in the words
+        found = block.text.find(part.strip(), at)  # in order: thinking that was dropped is not in the text
         if found < 0:
             return False
         at = found + len(part.strip())
@@ -185,7 +184,7 @@ def _stands(blocks: BlockRenderer, turn: Turn, block: PromptBlock) -> bool:
 
 
 def _reply(blocks: BlockRenderer, turn: Turn, block: PromptBlock, after: PromptBlock) -> tuple[tuple[int, ...], str]:
-    """What opened the reply, what was sampled, and what of the template's ending was not sampled already."""
+    """The ids of the reply's opening, the sampled ones, and the rest of the template's ending."""
     assert blocks.shape is not None
     opening = turn.prompt.tokens[turn.prompt.segments[-1].start :]
     sampled = turn.completion.tokens
@@ -194,7 +193,7 @@ def _reply(blocks: BlockRenderer, turn: Turn, block: PromptBlock, after: PromptB
     shared = next((size for size in range(len(tail), 0, -1) if sampled[-size:] == tail[:size]), 0)
     ended = turn.completion.finish is Finish.STOP and bool(sampled) and sampled[-1] in blocks.table.special
     if not shared and tail and ended and tail[0] in blocks.table.special:
-        shared = 1  # the mark that was sampled stands for the one the template writes
+        shared = 1  # the sampled mark replaces the one that the template writes
     if not tail and ended and blocks.ids_of(after.text, after.after)[:1] == sampled[-1:]:
         sampled = sampled[:-1]  # the next block begins with the very mark that ended this one
     key = BlockKey(block.run, block.digest, (len(opening), len(tail) - shared))
@@ -202,12 +201,12 @@ def _reply(blocks: BlockRenderer, turn: Turn, block: PromptBlock, after: PromptB
 
 
 def matching(old: Sequence[Message], new: Sequence[Message]) -> dict[int, int]:
-    """Which messages of a new conversation are messages of a served one.
+    """For each message of a new conversation, which served message it is.
 
-    For each new message that the old ones hold, which of them it is; in order, and each at most once.
+    In order, each served message at most once; new messages are left out.
 
-    Replies are matched first, and all else between them: a client's insert that moves along after every turn must not
-    take a reply's place, for the reply alone has ids that nothing can give back.
+    Replies are matched first, then the rest between them: text that a client moves along after every turn must not
+    take a reply's place, since only the reply has ids that cannot be computed again.
     """
     replies = _pairs(
         [(index, item) for index, item in enumerate(old) if item.role is Role.ASSISTANT],
@@ -226,12 +225,12 @@ def matching(old: Sequence[Message], new: Sequence[Message]) -> dict[int, int]:
 
 
 def with_served_ids(new: Sequence[Message], served: Sequence[Message | None]) -> list[Message]:
-    """The new messages, each reply that was served in the form in which it was, and results under the ids of its calls.
+    """The new messages, with replies in their served form, and results under the served ids of calls.
 
-    `served` holds, for each new message, the reply it is; None for all others.
+    `served` contains the served reply for each new message, None if it is not one.
     """
     found: list[Message] = []
-    names: dict[str, str] = {}  # a client's id of a call, and the one that was served
+    names: dict[str, str] = {}  # a client's id of a call -> the served one
     for item, form in zip(new, served, strict=True):
         if form is not None:
             names.update((ours.id, own.id) for ours, own in zip(item.tool_calls, form.tool_calls, strict=True))
@@ -247,7 +246,7 @@ def with_served_ids(new: Sequence[Message], served: Sequence[Message | None]) ->
 def _pairs(old: Sequence[tuple[int, Message]], new: Sequence[tuple[int, Message]]) -> list[tuple[int, int]]:
     """Pairs (new index, old index) of messages that mean the same, both rising.
 
-    Where one list begins as the whole of the other, no longer match can be found, and no text is digested to see it.
+    If one list is a prefix of the other, that match is the longest, and no text needs a digest.
     """
     if all(_means_the_same(before, after) for (_, before), (_, after) in zip(old, new, strict=False)):
         return [(at, was) for (was, _), (at, _) in zip(old, new, strict=False)]
@@ -281,9 +280,9 @@ def alike(ours: Sequence[int], theirs: Sequence[int]) -> int:
 def key_of(item: Message) -> str:
     """A digest of what the message says; equal for messages that mean the same.
 
-    Of an assistant's message white space around the text and at the ends of lines, ids of tool calls, the way arguments
-    are written (numbers included) and the reasoning do not count: clients change or drop them. All others count to the
-    letter, but for the ids of calls.
+    In an assistant's message, these do not count, since clients change or drop them: white space around the text and at
+    the ends of lines, ids of tool calls, the way arguments are written (numbers included) and the reasoning. All other
+    messages count to the letter, except ids of calls.
     """
     written = json.dumps(_meaning(item), ensure_ascii=False, sort_keys=True)
     return hashlib.blake2b(written.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -298,7 +297,7 @@ def _meaning(item: Message) -> list[Json]:
 
 
 def _plain(value: Json) -> Json:
-    """The value with numbers as a client gives them back that knows only doubles: 1.0 is 1."""
+    """The value with numbers as a client with doubles returns them: 1.0 is 1."""
     if isinstance(value, dict):
         return {key: _plain(held) for key, held in value.items()}
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""Text to ids without holding up everybody else, how many ids a text has at least, and ids to text.
+"""Text to ids without blocking other threads, a lower bound for a text's ids, and ids to text.
 
-A tokenizer's plain call holds the interpreter until it has ended, which takes a second for each megabyte; its batch
-call gives it up meanwhile, and gives the same ids. What is longer than any context is known before it is encoded: no
-id stands for more characters than the longest token has.
+A tokenizer's plain call blocks the interpreter until it ends, which takes a second for each megabyte; its batch
+call releases it, and returns the same ids. Text longer than any context is detected before it is encoded: no
+id has more characters than the longest token.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from openclaw_rl.core.message import Json
 
 LONG_CHARS = 4_000  # shorter text is encoded in some milliseconds; the batch call costs more than it saves
 _BYTES = 256
-_SHRINKS = 4  # composing makes one character of at most four
+_SHRINKS = 4  # composing turns at most four characters into one
 _KEEPS = frozenset({"Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"})
 _DECODER = codecs.getincrementaldecoder("utf-8")
 _BYTE_TOKEN_CHARS = 6  # "<0x0A>"
@@ -27,13 +27,13 @@ _BYTE_TOKEN_CHARS = 6  # "<0x0A>"
 
 @dataclass(frozen=True, slots=True)
 class LongestToken:
-    """How many characters one id stands for at most, and how many of a text's may become one before it is encoded."""
+    """The most characters of one id, and the most characters of a text that become one before it is encoded."""
 
     chars: int
     shrinks: int = 1
 
     def least(self, text: str) -> int:
-        """How many ids the text has at least."""
+        """The least number of ids of the text."""
         shrinks = 1 if text.isascii() else self.shrinks  # composing leaves ASCII as it is
         return -(-len(text) // (self.chars * shrinks))
 
@@ -47,7 +47,7 @@ class TooManyTokens(Exception):
 
 
 def encoded(tokenizer: Tokenizer, text: str, *, most: int | None = None) -> list[int]:
-    """Ids of text that may hold special tokens; nothing is added in front. Raises TooManyTokens above `most`."""
+    """Ids of text that may hold special tokens; nothing is prepended. Raises TooManyTokens above `most`."""
     found = _encoding(tokenizer, text)
     if most is not None and len(found) > most:
         raise TooManyTokens(len(found))
@@ -56,22 +56,22 @@ def encoded(tokenizer: Tokenizer, text: str, *, most: int | None = None) -> list
 
 
 def count(tokenizer: Tokenizer, text: str) -> int:
-    """How many ids the text has."""
+    """The number of ids of the text."""
     return len(_encoding(tokenizer, text))
 
 
 def longest_token(tokenizer: Tokenizer) -> LongestToken | None:
-    """By what a text's ids are counted before it is encoded; None where that cannot be determined.
+    """The bounds for counting a text's ids before it is encoded; None if they cannot be determined.
 
-    It can for byte-pair encoding that knows every byte, where nothing drops or joins characters on the way: otherwise
-    one id may stand for a whole word that is not known, or for nothing.
+    They exist for byte-pair encoding that knows every byte and drops or joins no characters. Otherwise
+    one id may be a whole unknown word, or nothing.
     """
-    told = json.loads(tokenizer.to_str())
-    model, shrinks = told["model"], _shrinks(told.get("normalizer"))
-    is_plain = model.get("type") == "BPE" and not told.get("truncation") and not told.get("padding")
-    if not is_plain or shrinks is None or any(each["lstrip"] or each["rstrip"] for each in told["added_tokens"]):
+    config = json.loads(tokenizer.to_str())
+    model, shrinks = config["model"], _shrinks(config.get("normalizer"))
+    is_plain = model.get("type") == "BPE" and not config.get("truncation") and not config.get("padding")
+    if not is_plain or shrinks is None or any(each["lstrip"] or each["rstrip"] for each in config["added_tokens"]):
         return None
-    steps = _steps(told.get("pre_tokenizer"), "pretokenizers")
+    steps = _steps(config.get("pre_tokenizer"), "pretokenizers")
     if not all(_keeps_all(step) for step in steps):
         return None
     vocabulary = tokenizer.get_vocab()
@@ -88,10 +88,10 @@ def _encoding(tokenizer: Tokenizer, text: str) -> Encoding:
     return tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
 
 
-def _shrinks(told: Json) -> int | None:
-    """By how much a normalizer may shorten a text at most; None where that cannot be determined."""
+def _shrinks(config: Json) -> int | None:
+    """By how much a normalizer may shorten a text at most; None if that cannot be determined."""
     found = 1
-    for step in _steps(told, "normalizers"):
+    for step in _steps(config, "normalizers"):
         pattern = step.get("pattern")
         match step.get("type"):
             case "NFC" | "NFKC":
@@ -109,17 +109,17 @@ def _is_no_shorter(before: Json, after: Json) -> bool:
     return isinstance(before, str) and isinstance(after, str) and len(after) >= len(before)
 
 
-def _steps(told: Json, name: str) -> list[dict[str, Json]]:
-    if not isinstance(told, dict):
+def _steps(config: Json, name: str) -> list[dict[str, Json]]:
+    if not isinstance(config, dict):
         return []
-    inner = told.get(name)
-    if told.get("type") != "Sequence" or not isinstance(inner, list):
-        return [told]
+    inner = config.get(name)
+    if config.get("type") != "Sequence" or not isinstance(inner, list):
+        return [config]
     return [step for each in inner for step in _steps(each, name)]
 
 
 def _keeps_all(step: dict[str, Json]) -> bool:
-    """Whether every character comes out of it again."""
+    """Whether every character survives it."""
     match step.get("type"):
         case "ByteLevel" | "Digits" | "Metaspace":
             return True
@@ -142,18 +142,18 @@ class TokenBytes:
         self.drops_first_space = self._is_sentence_piece and bool(kinds & {"Strip", "Metaspace"})
         self._alphabet = _byte_alphabet()
         self._known: dict[int, bytes] = {}
-        self.texts: dict[int, str] = {}  # of ids that were met and are whole characters
+        self.texts: dict[int, str] = {}  # of ids seen so far that are whole characters
         self._silent: dict[frozenset[str], frozenset[int]] = {}
 
     def __call__(self, token: int) -> bytes:
-        """The bytes this id stands for; none for an id the tokenizer does not know."""
+        """The bytes of this id; none for an unknown id."""
         found = self._known.get(token)
         if found is None:
             found = self._known[token] = self._look_up(token)
         return found
 
     def silent(self, marks: frozenset[str]) -> frozenset[int]:
-        """The special ids that are none of these marks; kept, since a family has few sets of marks."""
+        """The special ids that are not among these marks; cached, since a family has few sets of marks."""
         found = self._silent.get(marks)
         if found is None:
             found = frozenset(token for token in self.special if self(token).decode() not in marks)
@@ -188,7 +188,7 @@ class Detokeniser:
     into bytes that do not depend on its neighbours, so a table of bytes and one incremental UTF-8 decoder are exact and
     fast.
 
-    The text of one answer as its ids come. A character is given out with the id that completes it.
+    Produces the text of one answer as its ids come. A character appears with the id that completes it.
     """
 
     def __init__(self, table: TokenBytes) -> None:
@@ -196,7 +196,9 @@ class Detokeniser:
         self._texts = table.texts
         self._decoder = _DECODER("replace")
         self._drops_space = table.drops_first_space
-        self._is_between = not self._drops_space  # two characters, where ids that are whole ones are read as such
+        self._is_between = (
+            not self._drops_space
+        )  # between two characters, so that ids of whole characters are read directly
 
     def feed(self, token: int) -> str:
         """The text this id completes."""
@@ -204,7 +206,7 @@ class Detokeniser:
         return self._decoded(token) if text is None else text
 
     def flush(self) -> str:
-        """What is left of a broken character, as U+FFFD."""
+        """The rest of a broken character, as U+FFFD."""
         self._is_between = not self._drops_space
         return self._decoder.decode(b"", final=True)
 
@@ -228,7 +230,7 @@ def _decoder_kinds(tokenizer: Tokenizer) -> frozenset[str]:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """GPT-2's characters for bytes: printable ones stand for themselves, the rest from U+0100 on."""
+    """GPT-2's characters for bytes: printable ones are themselves, the rest from U+0100 on."""
     plain = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)]
     others = [byte for byte in range(256) if byte not in set(plain)]
     table = {chr(byte): byte for byte in plain}

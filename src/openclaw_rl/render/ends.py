@@ -14,9 +14,9 @@ _ASKED, _SAID, _THOUGHT = "Quartz?", "Feldspar.", "Granite."
 def ends_of_replies(template: ChatTemplate, named: Sequence[int]) -> tuple[int, ...]:
     """The ids at which sampling stops: those `named` by the model's configurations first, then the tokenizer's own.
 
-    The id that the template writes after a reply is added where neither names it. Beside special tokens an id of plain
-    text ends nothing: it is what an architecture names where the model's own configuration says nothing. Raises
-    ModelError where there is none at all: replies would never end.
+    The id that the template writes after a reply is added if neither names it. Next to special tokens, an id of plain
+    text is left out: it is an architecture's default, not the model's own setting. Raises
+    ModelError if there is none at all: replies would never end.
     """
     found = dict.fromkeys((*named, *template.eos_ids()))
     written = written_end(template)
@@ -34,9 +34,9 @@ def ends_of_replies(template: ChatTemplate, named: Sequence[int]) -> tuple[int, 
 
 
 def written_end(template: ChatTemplate) -> int | None:
-    """The special token that the template writes after a reply; None where it writes none.
+    """The special token that the template writes after a reply; None if it writes none.
 
-    A token that also stands within a reply, between what is thought and what is said, ends none.
+    A token that also occurs within a reply, between thinking and text, does not end it.
     """
     user = message(Role.USER, _ASKED)
     try:

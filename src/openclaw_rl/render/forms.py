@@ -1,4 +1,4 @@
-"""What an answer is held to, and the grammar of it in a model's own format: thinking first, then text or calls."""
+"""The form an answer is constrained to, and its grammar in a model's own format: thinking first, then text or calls."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _JSON_HEAD, _JSON_FOOT = '\n{"name": "', "}\n"
 
 @dataclass(frozen=True, slots=True)
 class AnswerForm:
-    """What a request holds its answer to.
+    """The form that a request constrains its answer to.
 
     `text` writes the rule of the answer's text; None leaves it free. `own` is a client's whole grammar instead, in Lark
-    or GBNF. `tools` are those that may be called, and with `needs_call` nothing else is an answer.
+    or GBNF. `tools` may be called, and with `needs_call` the answer must be a call.
     """
 
     text: Callable[[Lark], str] | None = None
@@ -35,19 +35,19 @@ class AnswerForm:
     tools: tuple[CallableTool, ...] = ()
     needs_call: bool = False
     has_one_call: bool = False
-    param: str = ""  # as its client called it
+    param: str = ""  # the client's name for it
 
     @property
     def is_needed(self) -> bool:
-        """Whether another answer would be wrong, beyond the arguments of calls that are strict."""
+        """Whether it constrains more than the arguments of strict calls."""
         return self.needs_call or self.text is not None or bool(self.own)
 
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """How the model at hand writes: its family, what an answer begins after, and which ids may end it.
+    """The model's way of writing: its family, the text before an answer, and the ids that may end it.
 
-    With `is_opened` the prompt opens all thinking there is; `is_bare` says that an answer is text and nothing else.
+    With `is_opened` only the prompt opens thinking; `is_bare` says that an answer is text only.
     `id_of` gives the id of a mark that is one token.
     """
 
@@ -61,7 +61,7 @@ class Speech:
 
 
 def grammar_of(form: AnswerForm, speech: Speech) -> Grammar | None:
-    """The grammar; None where it would hold nothing. Raises RequestError where it cannot be written."""
+    """The grammar; None if it would not constrain anything. Raises RequestError if it cannot be written."""
     lark = Lark(speech.id_of)
     calls = None
     if form.tools and not speech.is_bare:
@@ -89,12 +89,12 @@ def grammar_of(form: AnswerForm, speech: Speech) -> Grammar | None:
 
 
 def _is_told(calls: CallForm, lark: Lark) -> bool:
-    """Whether a call in free text is told by one token, so that what follows it can be held."""
+    """Whether one token marks a call in free text, so that the text after it can be constrained."""
     return not calls.trigger or lark.is_token(calls.trigger)
 
 
 def _ends(form: AnswerForm, speech: Speech) -> tuple[int, ...]:
-    """A call of harmony ends with a mark of its own."""
+    """A call of harmony ends with its own mark."""
     call = speech.id_of("<|call|>") if speech.family is Family.HARMONY else None
     if call is None or not form.tools:
         return speech.ends
@@ -109,13 +109,13 @@ def _body(form: AnswerForm, lark: Lark, calls: CallForm | None, own: str) -> str
         text = own if form.text is None else form.text(lark)
         return any_of([text, called]) if called else text
     assert calls is not None
-    if not calls.trigger:  # a call is told by its brace alone: free text must not begin with one
+    if not calls.trigger:  # only its brace marks a call, so free text must not begin with one
         return any_of([lark.terminal(r"/([^{\s](?s:.*))?/"), called])
     return f"{lark.free(calls.trigger)} ({called})?"
 
 
 def _thought(speech: Speech, lark: Lark) -> str:
-    """What is thought in front: opened by the prompt, or by the answer where it may think at all."""
+    """The thinking in front: opened by the prompt, or by the answer if it may think."""
     opens, closes = _THINK.get(speech.family, _USUAL_THINK)
     opening = speech.opening.rstrip()
     is_open = opening.endswith(opens)
@@ -147,9 +147,9 @@ def _harmony(form: AnswerForm, lark: Lark, calls: CallForm | None, own: str) -> 
 def call_form(family: Family, lark: Lark, tools: Sequence[CallableTool], *, is_fenced: bool) -> CallForm | None:
     """How each family writes tool calls, as grammars: what is sampled by them is read as calls of these tools.
 
-    How calls of these tools are written; None where the family writes none. Raises RequestError.
+    How calls of these tools are written; None if the family writes none. Raises RequestError.
 
-    `is_fenced` tells the older of DeepSeek's two ways.
+    `is_fenced` selects the older of DeepSeek's two formats.
     """
     for tool in tools:
         if not _NAME.fullmatch(tool.name):
@@ -185,7 +185,7 @@ def _each(lark: Lark, tools: Sequence[CallableTool], before: str, between: str) 
 
 
 def _arguments(tool: CallableTool) -> Mapping[str, Json]:
-    """The schema of the arguments, which are an object whatever else it says."""
+    """The schema of the arguments, always an object."""
     schema = _OPEN if tool.schema is None else tool.schema
     return schema if "type" in schema else {**schema, **_OPEN}
 

@@ -1,4 +1,4 @@
-"""What is held in memory because it was needed recently: so many things, and so much of them together."""
+"""A cache of recently used values, limited in number and total size."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Key, Value]):
-    """Values by key; what was not used for longest gives way. May be asked from several threads.
+    """Values by key; the least recently used is dropped. Thread-safe.
 
-    What alone is larger than all that may be held is not held.
+    A value larger than the whole limit is not stored.
     """
 
     def __init__(self, *, most: int, most_size: int) -> None:
@@ -25,17 +25,17 @@ class BoundedCache(Generic[Key, Value]):
         self.size = 0
 
     def __len__(self) -> int:
-        """How many things are held."""
+        """The number of values."""
         return len(self._held)
 
     def let_go(self) -> None:
-        """Holds nothing any more."""
+        """Drops all values."""
         with self._lock:
             self._held.clear()
             self.size = 0
 
     def get(self, key: Key) -> Value | None:
-        """What is held under this key."""
+        """The value of this key."""
         with self._lock:
             found = self._held.get(key)
             if found is None:
@@ -44,7 +44,7 @@ class BoundedCache(Generic[Key, Value]):
             return found[0]
 
     def put(self, key: Key, value: Value, *, size: int) -> None:
-        """Holds it, in place of what was held under this key."""
+        """Stores a value, in place of the earlier one of this key."""
         with self._lock:
             before = self._held.pop(key, None)
             if before is not None:

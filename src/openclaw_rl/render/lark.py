@@ -8,10 +8,10 @@ from typing import Any
 
 from openclaw_rl.core.message import Json
 
-# A single space, or a new line and an indent: what writers of JSON put there. Without a bound a small model fills an
+# A single space, or a new line and an indent: what JSON writers emit. Without a bound, a small model fills an
 # answer with it.
 WHITESPACE = r"( |\n[ \t]{0,40})"
-# The library lets any minute have a leap second; validators do not.
+# The library allows a leap second in any minute; validators do not.
 _SECONDS = {"time": "^[0-9]{2}:[0-9]{2}:[0-5]", "date-time": "^[^:]*:[0-9]{2}:[0-5]"}
 _META = frozenset("\\.^$|?*+()[]{}/")
 _SCHEMAS = ("items", "additionalProperties", "not", "contains", "if", "then", "else", "propertyNames")
@@ -19,7 +19,7 @@ _SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions", "depe
 _OPENS = frozenset(("additionalProperties", "patternProperties", "unevaluatedProperties"))
 _JOINS = frozenset(("anyOf", "oneOf", "$ref", "if", "dependentSchemas"))
 _SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-# A `format` says what a text means unless a validator is asked to check it; these are checked, all others are notes.
+# A `format` is a note unless a validator is asked to check it; these are checked, all others are notes.
 _FORMATS = frozenset(
     ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri", "unknown")
 )
@@ -37,7 +37,7 @@ class Lark:
         return json.dumps(text, ensure_ascii=False)
 
     def mark(self, mark: str) -> str:
-        """One of the format's marks, as its own token where it is one."""
+        """One of the format's marks, as its own token if it is one."""
         found = self._id_of(mark)
         return self.text(mark) if found is None else f"<[{found}]>"
 
@@ -46,7 +46,7 @@ class Lark:
         return self._id_of(mark) is not None
 
     def rule(self, body: str, *, options: str = "") -> str:
-        """The name of a rule of this body."""
+        """The name of a rule with this body."""
         return self._named("rule_", body, options)
 
     def terminal(self, body: str) -> str:
@@ -54,12 +54,12 @@ class Lark:
         return self._named("PIECE_", body)
 
     def free(self, *without: str) -> str:
-        """Any text that holds none of these."""
+        """Any text that contains none of these."""
         parts = " ".join(f"& ~/(?s:.*){regex_of(each)}(?s:.*)/" for each in without)
         return self.terminal(f"/(?s:.*)/ {parts}".strip())
 
     def json(self, schema: Mapping[str, Json] | bool, whitespace: str = WHITESPACE, *, of: str = "") -> str:
-        """JSON of this schema; `whitespace` may stand where JSON allows it, nothing where it is empty.
+        """JSON of this schema; `whitespace` may stand where JSON allows it, nothing if it is empty.
 
         `of` says whose schema it is, for the message if the library refuses it.
         """
@@ -86,7 +86,7 @@ def any_of(choices: list[str]) -> str:
 
 
 def regex_of(text: str) -> str:
-    """A regular expression, fit to stand between slashes, for this very text."""
+    """A regular expression, for use between slashes, that matches exactly this text."""
     return "".join(f"\\{char}" if char in _META else char for char in text).replace("\n", "\\n")
 
 
@@ -105,10 +105,10 @@ def regex(pattern: str) -> str:
 
 
 def prepared(schema: Mapping[str, Json] | bool, whitespace: str = WHITESPACE) -> Json:
-    """The schema as the library is given it: how white space is written, and no format that nobody checks.
+    """The schema for the library: with a rule for white space, and without formats that nobody checks.
 
-    Objects hold the properties they name and no others unless `additionalProperties` is said of them: what comes is
-    valid all the same, and a small model that may add properties hardly ends.
+    Objects contain only the properties they name unless they set `additionalProperties`. The result is
+    still valid, and a small model that may add properties hardly ends.
     """
     guidance: dict[str, Json] = {"whitespace_pattern": whitespace} if whitespace else {"whitespace_flexible": False}
     found = {} if schema is True else _checked(schema, closes=not _is_joined(schema))
@@ -116,7 +116,7 @@ def prepared(schema: Mapping[str, Json] | bool, whitespace: str = WHITESPACE) ->
 
 
 def _inner(schema: Mapping[str, Any]) -> list[Any]:
-    """The schemas right inside a schema."""
+    """The direct subschemas of a schema."""
     found = [value for name, value in schema.items() if name in _SCHEMAS]
     for name, value in schema.items():
         if name in _SCHEMA_MAPS and isinstance(value, Mapping):
@@ -127,7 +127,7 @@ def _inner(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _is_joined(schema: Any) -> bool:
-    """Whether any object in it is described in several places, each of which names properties of its own."""
+    """Whether several places describe one object in it, each with its own properties."""
     if not isinstance(schema, Mapping):
         return False
     if len(_JOINS & schema.keys()) > ("properties" not in schema) or "allOf" in schema:
@@ -136,7 +136,7 @@ def _is_joined(schema: Any) -> bool:
 
 
 def _checked(schema: Any, *, closes: bool) -> Json:
-    """Without formats that say what a text means and not how it is written; `closes` objects that name properties."""
+    """The schema without formats that are only notes; `closes` objects that name properties."""
     if not isinstance(schema, Mapping):
         return schema  # type: ignore[no-any-return]  # true, false, or what the library refuses
     found: dict[str, Json] = {}

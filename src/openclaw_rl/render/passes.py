@@ -1,8 +1,8 @@
-"""Which part of a rendered conversation each message gave, told by the template itself while it runs.
+"""Which part of a rendered conversation each message produced, reported by the template while it runs.
 
-Every template walks over its messages in a loop that writes. The compiled template is made to say when a pass over a
-message begins and when the loop is over; how much text had been written by then is where a message's part starts.
-The text itself is never touched, so a conversation that holds a template's own marks shifts nothing.
+Every template walks over its messages in a loop that writes. The compiled template reports when a pass over a
+message begins and when the loop is over; the length of the text at that moment is where a message's part starts.
+The text itself does not change, so a template's marks within a conversation do no harm.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _NAMES = "names_that_are_read"
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """A conversation as text, and what the template did on the way.
+    """A conversation as text, and the template's passes.
 
-    `starts` holds (message, offset) as passes began, and (None, offset) where a loop that writes was over; `ends` are
-    the offsets at which each such loop ended, by its number, and `loops` those of them that met a message.
+    `starts` contains (message, offset) for passes, and (None, offset) for the end of a loop that writes; `ends` are
+    the offsets at which each such loop ended, by its number, and `loops` the loops that met a message.
     """
 
     text: str
@@ -33,7 +33,7 @@ class Rendering:
 
 
 def compiled(environment: jinja2.Environment, source: str) -> jinja2.Template:
-    """The template, telling about its passes to whoever renders it by `rendered`."""
+    """The template, which reports its passes to `rendered`."""
     environment.filters |= {_NOTE_PASS: _note_pass, _NOTE_END: _note_end}
     tree = environment.parse(source)
     names = frozenset(meta.find_undeclared_variables(tree))
@@ -47,7 +47,7 @@ def compiled(environment: jinja2.Environment, source: str) -> jinja2.Template:
 
 
 def names_read(template: jinja2.Template) -> frozenset[str]:
-    """The names that a template from `compiled` reads and does not set: what it can be given."""
+    """The names that a template from `compiled` reads and does not set: its possible arguments."""
     found = template.globals[_NAMES]
     assert isinstance(found, frozenset)
     return found
@@ -67,7 +67,7 @@ def rendered(
 
 
 class _Notes:
-    """What the template said so far; `size` is how much it has written."""
+    """The reports of the template so far; `size` is the length of its text."""
 
     def __init__(self, messages: Sequence[Mapping[str, object]]) -> None:
         self.size = 0
@@ -101,7 +101,7 @@ def _with_notes(held: Sequence[object], environment: jinja2.Environment, numbers
 
 
 def _writes(loop: nodes.For) -> bool:
-    """Whether passes write anything but white space: loops that only look something up do not count."""
+    """Whether passes write more than white space: loops that only look something up do not count."""
     for output in loop.find_all(nodes.Output):
         for item in output.nodes:
             if not isinstance(item, nodes.TemplateData) or item.data.strip():
@@ -111,7 +111,7 @@ def _writes(loop: nodes.For) -> bool:
 
 @jinja2.pass_context
 def _note_pass(context: jinja2.runtime.Context, item: object, loop: int) -> None:
-    """Notes a pass. A filter, since the sandbox looks into every call, and a loop over tools has one a tool."""
+    """Records a pass. It is a filter, since the sandbox checks every call, and a loop over tools has one per tool."""
     notes = context.parent[_NOTES]
     assert isinstance(notes, _Notes)
     notes.note_pass(loop, item)
@@ -119,7 +119,7 @@ def _note_pass(context: jinja2.runtime.Context, item: object, loop: int) -> None
 
 @jinja2.pass_context
 def _note_end(context: jinja2.runtime.Context, loop: int) -> None:
-    """Notes the end of a loop."""
+    """Records the end of a loop."""
     notes = context.parent[_NOTES]
     assert isinstance(notes, _Notes)
     notes.note_end(loop)

@@ -1,9 +1,9 @@
 """Messages to ids and back: a request that continues a served turn keeps the ids that were sampled and read.
 
-Nothing is ever encoded again to guess what was sampled. The new conversation is matched with the served one by meaning,
-every served reply is put back in the form in which it was read, and the whole is rendered once and cut into blocks (see
-`shape`). A block whose text is what it was keeps its ids, a reply keeps those that were sampled, and only the rest is
-encoded. Where the template now writes a reply otherwise than it was served, it rewrites history: then the prompt is
+Sampled text is never encoded again to guess its ids. The new conversation is matched with the served one by meaning,
+every served reply gets the form in which it was read, and the whole is rendered once and cut into blocks (see
+`shape`). A block with unchanged text keeps its ids, a reply keeps the sampled ones, and only the rest is
+encoded. If the template now writes a reply differently, it rewrites history: then the prompt is
 what the template says, and nothing is shared.
 """
 
@@ -36,16 +36,16 @@ Piece = tuple[Sequence[int], str]  # ids and the key of what they render
 Part = tuple[PromptBlock, Sequence[int] | None, str]  # a block, and the ids and key it has already
 _KEPT_ENCODINGS, _KEPT_ENCODED_CHARS = 64, 1_000_000
 _KEPT_FORMS, _KEPT_FORM_CHARS = 4096, 4_000_000
-_LONG_CHARS = 1000  # shorter text is encoded faster than it is worth keeping
-_OPENING_IDS = 16  # an answer's opening is looked at this far back for a think mark
+_LONG_CHARS = 1000  # shorter text is encoded faster than looked up
+_OPENING_IDS = 16  # an answer's opening is searched this far back for a think mark
 
 
 class ChatRenderer:
     """Renders for one model. `stats` counts prompts by how they were made, and renderings.
 
-    `first` continues nothing; `continued` begins with every id of the served prompt and reply; `spliced` holds the
-    served reply as sampled, but something in front of it changed; `rejoined` holds only what was before an edited
-    reply; `rewritten` met a template that changes history; `whole` had no blocks to be distinguished.
+    `first` has no served turn; `continued` begins with every id of the served prompt and reply; `spliced` holds the
+    served reply as sampled, but something before it changed; `rejoined` keeps only the part before an edited
+    reply; `rewritten` met a template that changes history; `whole` could not be cut into blocks.
     """
 
     def __init__(self, template: ChatTemplate, settings: RenderSettings | None = None) -> None:
@@ -60,7 +60,7 @@ class ChatRenderer:
         self._encoded: BoundedCache[tuple[str, str], tuple[int, ...]] = BoundedCache(
             most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
         )
-        # ids and digests of what the template writes by itself
+        # ids and digests of the template's own text
         self._own: BoundedCache[tuple[str, str], tuple[tuple[int, ...], str]] = BoundedCache(
             most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
         )
@@ -71,7 +71,7 @@ class ChatRenderer:
         self._openings: BoundedCache[tuple[int, ...], str] = BoundedCache(
             most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
         )
-        self._leads: dict[str, int] = {}  # how many ids each added token has that a block may stand behind
+        self._leads: dict[str, int] = {}  # the number of ids of each added token before a block
         # replies as they were read, by their segments' keys
         self._forms: BoundedCache[str, Message] = BoundedCache(most=_KEPT_FORMS, most_size=_KEPT_FORM_CHARS)
         added = template.tokenizer.get_added_tokens_decoder().items()
@@ -88,12 +88,12 @@ class ChatRenderer:
 
     @property
     def held(self) -> dict[str, int]:
-        """How much is in memory, in letters, each kind within its bound."""
+        """The size in memory, in letters; each kind has a bound."""
         encoded = self._encoded.size + self._blocks.size + self._own.size
         return {"render_encoded_chars_held": encoded, "render_form_chars_held": self._forms.size}
 
     def let_go(self) -> None:
-        """Holds nothing of what was rendered and read so far."""
+        """Drops everything that was rendered and read so far."""
         for held in (self._encoded, self._own, self._blocks, self._openings, self._forms):
             held.let_go()
 
@@ -106,10 +106,10 @@ class ChatRenderer:
         options: Mapping[str, Json] | None = None,
         most: int | None = None,
     ) -> Prompt:
-        """The ids for these messages, going on from `served` where they do. Raises RequestError.
+        """The ids for these messages, continuing `served` if they do. Raises RequestError.
 
         `options` are arguments of the template, such as `enable_thinking`. Raises TooManyTokens as soon as it is known
-        that there are more ids than `most`, mostly before anything is encoded.
+        that there are more ids than `most`, usually before anything is encoded.
         """
         if served is None:
             self.stats["first"] += 1
@@ -125,7 +125,7 @@ class ChatRenderer:
     def count(
         self, messages: Sequence[Message], tools: Sequence[Tool], *, options: Mapping[str, Json] | None = None
     ) -> int:
-        """How many ids these messages have by themselves, however many that are. Raises RequestError."""
+        """The number of ids of these messages alone, without a limit. Raises RequestError."""
         return sum(self._count(block) for block in self._blocks_of(messages, tools, options))
 
     def hinted(self, turn: Turn, hint: Hint) -> Prompt:
@@ -162,7 +162,7 @@ class ChatRenderer:
         return _joined(pieces, (turn.prompt.tokens,))
 
     def user_opening(self) -> tuple[Prompt, int] | None:
-        """What is in front of a user's first words, and the id after them; None where the template does not say."""
+        """The ids before a user's first words, and the id after them; None if the template does not show them."""
         found = user_opening(self.template, (), (), None)
         return None if found is None or not found.ids else (Prompt(found.ids), found.end)
 
@@ -179,14 +179,14 @@ class ChatRenderer:
     def grammar(
         self, form: AnswerForm, prompt: Prompt | None, ends: tuple[int, ...], *, is_bare: bool
     ) -> Grammar | None:
-        """The grammar that holds the answer to this prompt to a form; None where none can. Raises RequestError."""
+        """The grammar that constrains the answer to this prompt to a form; None if none can. Raises RequestError."""
         opening = "" if prompt is None or is_bare else self._opening(prompt)
         marks, fenced, opened = self._added.get, self._is_fenced, self._is_opened
         speech = Speech(self.family, opening, ends, marks, is_fenced=fenced, is_bare=is_bare, is_opened=opened)
         return grammar_of(form, speech)
 
     def _opening(self, prompt: Prompt) -> str:
-        """After what an answer to this prompt begins: the same for most, so it is kept by its ids."""
+        """The text before an answer to this prompt: the same for most, so it is cached by its ids."""
         ids = prompt.tokens[-_OPENING_IDS:]
         if prompt.segments:
             ids = ids[-(prompt.segments[-1].stop - prompt.segments[-1].start) :]
@@ -201,26 +201,26 @@ class ChatRenderer:
         return PlainParser(self.table)
 
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
-        """A whole answer as a message, and which tokens are what."""
+        """A whole answer as a message, and the kinds of its tokens."""
         parser = self.parser()
         parser.feed(tokens)
         parser.finish()
         return parser.message(), parser.spans()
 
     def encode(self, text: str, *, most: int | None = None) -> tuple[int, ...]:
-        """Ids of bare text, for prompts that are not conversations. Raises TooManyTokens where they are above
+        """Ids of bare text, for prompts that are not conversations. Raises TooManyTokens if they are above
         `most`."""
         _check(self.least(text), most)
         return tuple(self.template.encode(text, most=most))
 
     def least(self, text: str) -> int:
-        """How many ids the text has at least; known at once."""
+        """The least number of ids of the text, at no cost."""
         return 0 if self._longest is None else self._longest.least(text)
 
     def cut(
         self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None
     ) -> RenderedBlocks | None:
-        """The conversation in blocks, an answer opened; None where they cannot be distinguished."""
+        """The conversation in blocks, with an opened answer; None if they cannot be distinguished."""
         self.stats["renders"] += 1
         if self.family is Family.MISTRAL:
             messages = with_nine_letters(messages)
@@ -228,14 +228,14 @@ class ChatRenderer:
         return None if self.shape is None else self.shape.borders.cut(rendering, len(messages))
 
     def form_of(self, key: str, tokens: Sequence[int], tools: Sequence[Tool]) -> Message | None:
-        """The served reply that this segment of a prompt holds, as it was read from what was sampled."""
-        told = read_key(key)
-        if told is None or told.sampled is None:
+        """The served reply in this segment of a prompt, as it was read from the sampled ids."""
+        parsed = read_key(key)
+        if parsed is None or parsed.sampled is None:
             return None
         found = self._forms.get(key)
         if found is not None:
             return found
-        opening, ending = told.sampled  # after a restart it is read once more
+        opening, ending = parsed.sampled  # after a restart it is read again
         parser = self.parser(Prompt(tuple(tokens[:opening])) if opening else None, tools=tools)
         parser.feed(tokens[opening : len(tokens) - ending])
         parser.finish()
@@ -243,7 +243,7 @@ class ChatRenderer:
         return parser.message()
 
     def ids_of(self, text: str, after: str, most: int | None = None) -> tuple[int, ...]:
-        """Ids of a block's text in its place behind the added token `after`. Raises TooManyTokens above `most`."""
+        """Ids of a block's text in its place after the added token `after`. Raises TooManyTokens above `most`."""
         return self._ids(text, after, most) if len(text) < _LONG_CHARS else self.kept_ids(text, after, most)
 
     def is_of(self, block: PromptBlock, digest: str) -> bool:
@@ -251,7 +251,7 @@ class ChatRenderer:
         return self._blocks.get(digest) == (block.after, block.text) or block.digest == digest
 
     def kept_ids(self, text: str, after: str, most: int | None = None) -> tuple[int, ...]:
-        """The same ids, for what is likely to be asked again."""
+        """The same ids, stored if they are likely to be needed again."""
         found = self._encoded.get((after, text))
         if found is None:
             found = self._ids(text, after, most)
@@ -263,7 +263,7 @@ class ChatRenderer:
         return self.encode(after + text if lead else text, most=None if most is None else most + lead)[lead:]
 
     def _lead(self, after: str) -> int:
-        """How many ids the added token has after which a block comes."""
+        """The number of ids of the added token before a block."""
         lead = self._leads.get(after)
         if lead is None:
             lead = self._leads[after] = len(self.encode(after)) if after else 0
@@ -286,7 +286,7 @@ class ChatRenderer:
     def _blocks_of(
         self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None
     ) -> list[PromptBlock]:
-        """The conversation in blocks; in one where they cannot be distinguished."""
+        """The conversation in blocks; in one if they cannot be distinguished."""
         cut = self.cut(messages, tools, options)
         if cut is not None:
             return [*cut.blocks, cut.opening]
@@ -297,7 +297,7 @@ class ChatRenderer:
         return [PromptBlock((0, len(messages)), text, "")]
 
     def _pieces(self, parts: Sequence[Part], most: int | None) -> list[Piece]:
-        """The ids of blocks, where they have none yet. Raises TooManyTokens as soon as that is known."""
+        """The ids of blocks, if they have none yet. Raises TooManyTokens as soon as that is known."""
         least = [self.least(block.text) if ids is None else len(ids) for block, ids, _ in parts]
         total, pieces = sum(least), list[Piece]()
         _check(total, most)
@@ -363,9 +363,9 @@ def _joined(
     shared: int = 0,
     stays: Sequence[Segment] = (),
 ) -> Prompt:
-    """One prompt of the segments that stay where they are in `served`, and of the pieces after them.
+    """One prompt of the segments that stay if they are in `served`, and of the pieces after them.
 
-    So many leading ids are known to be those of `served`; the others are compared.
+    This many leading ids are known to be those of `served`; the others are compared.
     """
     start = stays[-1].stop if stays else 0
     tail: list[int] = []

@@ -1,8 +1,8 @@
-"""How a rendered conversation is cut into blocks, one for each message where its ids can be distinguished.
+"""How a rendered conversation is cut into blocks, one for each message if its ids can be distinguished.
 
-A block is what the template writes in one pass over its messages. What it writes before the first pass, a system text
-and tools usually, is a block too, and what it writes after the last is the opening of an answer. Two blocks are
-distinguished only where an added token is at the border: added tokens are split off before anything else is
+A block is what the template writes in one pass over its messages. Its text before the first pass, usually a system text
+and tools, is a block too, and the text after the last is the opening of an answer. Two blocks are
+distinguished only if an added token is at the border: added tokens are split off before anything else is
 encoded, so the ids on one side do not depend on the other. What cannot be determined exactly is not guessed.
 """
 
@@ -22,7 +22,7 @@ from openclaw_rl.errors import RequestError
 from openclaw_rl.render.passes import Rendering
 from openclaw_rl.render.template import ChatTemplate
 
-Run = tuple[int, int]  # messages[start:stop]; empty for what a template writes by itself
+Run = tuple[int, int]  # messages[start:stop]; empty for the template's own text
 _KEY = re.compile(r"(\d+)-(\d+)(?: sampled (\d+)-(\d+))? ([0-9a-f]{32})\Z")
 _TOOL = Tool("probe", "A probe.", {"type": "object", "properties": {}})
 _CALL = ToolCall("probe0000", "probe", '{"a": "beta"}')
@@ -30,10 +30,10 @@ _CALL = ToolCall("probe0000", "probe", '{"a": "beta"}')
 
 @dataclass(frozen=True, slots=True)
 class PromptBlock:
-    """What a template writes for a run of messages, and the added token that the text in front of it ends with.
+    """A template's text for a run of messages, and the added token at the end of the text before it.
 
-    `after` is empty where the block begins with an added token itself. One of the two always holds, so that encoding
-    block by block gives what encoding the whole gives.
+    `after` is empty if the block begins with an added token itself. One of the two is always true, so that encoding
+    block by block equals encoding the whole.
     """
 
     run: Run
@@ -48,10 +48,10 @@ class PromptBlock:
 
 @dataclass(frozen=True, slots=True)
 class BlockKey:
-    """What a segment's key tells: its messages and the digest of the template's own text for them.
+    """The content of a segment's key: its messages and the digest of the template's own text for them.
 
-    `sampled` is set where the ids are not that text's but those of a served reply: how many ids of opening are in front
-    of what was sampled, and how many after it.
+    `sampled` is set if the ids are those of a served reply instead: the number of ids of the opening before
+    the sampled ones, and the number after them.
     """
 
     run: Run
@@ -65,7 +65,7 @@ class BlockKey:
 
 
 def read_key(key: str) -> BlockKey | None:
-    """What the key tells, or None for a key of another kind."""
+    """The parsed key, or None for a key of another kind."""
     found = _KEY.match(key)
     if found is None:
         return None
@@ -90,9 +90,9 @@ class RenderedBlocks:
 
 @dataclass(frozen=True, slots=True)
 class Borders:
-    """The added tokens that may stand at a border: those that leave the white space beside them alone.
+    """The added tokens that may be at a border: those that keep the white space next to them.
 
-    `loops` are the template's loops over messages: where one met none, it is still where messages end.
+    `loops` are the template's loops over messages: a loop that met none still marks where messages end.
     """
 
     starts: tuple[str, ...]
@@ -100,7 +100,7 @@ class Borders:
     loops: frozenset[int] = frozenset()
 
     def cut(self, rendering: Rendering, count: int) -> RenderedBlocks | None:
-        """The text of `count` messages and the opening of an answer in blocks; None where they cannot be determined."""
+        """The text of `count` messages and the opening of an answer in blocks; None if they cannot be determined."""
         text = rendering.text
         end = max((at for loop, at in rendering.ends.items() if loop in rendering.loops | self.loops), default=None)
         parts = None if end is None else _parts(rendering.starts, end, count)
@@ -124,7 +124,7 @@ class Borders:
         return RenderedBlocks(blocks, PromptBlock((count, count), text[end:], after))
 
     def _after(self, text: str, at: int) -> str | None:
-        """The added token that ends here, empty where one begins or the text does; None where the border is unclean."""
+        """The added token that ends here, empty if one begins or the text does; None if the border is unclean."""
         if at == 0 or text.startswith(self.starts, at):
             return ""
         if not text.endswith(self.ends, 0, at):
@@ -134,18 +134,18 @@ class Borders:
 
 @dataclass(frozen=True, slots=True)
 class TemplateShape:
-    """What is known of a template that can be cut. `tails` may follow what was sampled, longest first."""
+    """The facts about a template that can be cut. `tails` may follow the sampled text, longest first."""
 
     borders: Borders
     tails: tuple[str, ...]
 
     def tail(self, block: str) -> str:
-        """What the template wrote after the reply in this block."""
+        """The template's text after the reply in this block."""
         return next((tail for tail in self.tails if block.endswith(tail)), "")
 
 
 def shape_of(template: ChatTemplate, encode: Encode) -> TemplateShape | None:
-    """The template's shape, or None where its blocks cannot be distinguished."""
+    """The template's shape, or None if its blocks cannot be distinguished."""
     borders = borders_of(template.tokenizer)
     reply = message(Role.ASSISTANT, "beta")
     asked = message(Role.USER, "alpha")
@@ -173,7 +173,7 @@ def borders_of(tokenizer: Tokenizer) -> Borders:
 
 
 def is_append_only(template: ChatTemplate) -> bool:
-    """Whether a conversation that goes on begins, letter for letter, with what it was: thinking and tools included."""
+    """Whether a continued conversation begins, letter for letter, with the earlier one, thinking and tools included."""
     call = ToolCall("probe0000", "probe", "{}")
     thought = Message(Role.ASSISTANT, (TextPart("beta"),), reasoning="idea")
     called = Message(Role.ASSISTANT, (), reasoning="idea", tool_calls=(call,))
@@ -193,9 +193,9 @@ def is_append_only(template: ChatTemplate) -> bool:
 
 
 def _parts(notes: Sequence[tuple[int | None, int]], end: int, count: int) -> list[tuple[Run, int]] | None:
-    """Which messages each stretch of text renders, and where it starts; None where they are written out of order.
+    """The messages of each stretch of text, and its start; None if they are written out of order.
 
-    A pass without text joins the one before, and so does what the template writes by itself between two loops.
+    A pass without text joins the one before, as does the template's own text between two loops.
     """
     stops = [*(offset for _, offset in notes[1:]), end][: len(notes)]
     wrote = [(index, at) for (index, at), stop in zip(notes, stops, strict=True) if index is not None and stop > at]
@@ -211,7 +211,7 @@ def _parts(notes: Sequence[tuple[int | None, int]], end: int, count: int) -> lis
 def _block(
     template: ChatTemplate, borders: Borders, encode: Encode, talk: Sequence[Message]
 ) -> tuple[str, frozenset[int]] | None:
-    """The second message's block and the loops; None where it has none of its own, or encoding apart changes ids."""
+    """The second message's block and the loops; None if it has none, or separate encoding changes ids."""
     tools = (_TOOL,) if any(item.role is Role.TOOL for item in talk) else ()
     try:
         rendering = template.rendered(talk, tools, generation_prompt=True)

@@ -1,4 +1,4 @@
-"""Calls whose arguments are in tags, as grammars: texts are written bare there, all else as JSON."""
+"""Calls whose arguments are in tags, as grammars: texts are written bare, all else as JSON."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.render.called import CallableTool, CallForm, unforced
 from openclaw_rl.render.lark import Lark, any_of, regex, regex_of
 
-# What a schema may say of an argument without changing what is written.
+# Keys of an argument's schema that do not change what is written.
 _NOTES = frozenset({"title", "description", "default", "examples", "$comment", "deprecated", "format"})
 _OF_TEXT = frozenset({"type", "enum", "const", "minLength", "maxLength", "pattern"}) | _NOTES
 _OF_ARGUMENTS = frozenset({"type", "properties", "required", "additionalProperties", "$defs", "definitions", "$schema"})
-# A text that would be read as JSON where the schema does not say at once that it is a text.
+# A text that would be read as JSON unless the schema says directly that it is a text.
 _READ_AS_JSON = r"/\s*(-?[0-9.eE+\-]+|true|false|null|[\[{\"](?s:.*))?\s*/"
 _MOST_REFS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class TagGrammar:
-    """How one family writes them: expressions in front of a call's arguments and of each value, and around a call.
+    """The format of one family: expressions before a call's arguments and each value, and around a call.
 
     `closes` is the text after a value, and `after` what follows it.
     """
@@ -63,7 +63,7 @@ def glm_tags(lark: Lark) -> TagGrammar:
 
 
 def tagged(lark: Lark, tools: Sequence[CallableTool], tags: TagGrammar) -> CallForm:
-    """Calls of these tools. Raises RequestError for arguments that cannot be held to their schema there."""
+    """Calls of these tools. Raises RequestError for arguments that cannot be constrained to their schema there."""
     opens, closes = lark.mark("<tool_call>"), lark.mark("</tool_call>")
     ways = any_of([_call(lark, tool, tags) for tool in tools])
     return CallForm(lark.rule(f"{opens} {ways} {tags.foot} {closes}"), "<tool_call>", between=lark.text("\n"))
@@ -88,22 +88,22 @@ def _call(lark: Lark, tool: CallableTool, tags: TagGrammar) -> str:
     return lark.rule(" ".join((head, *pairs)))
 
 
-def _value(lark: Lark, tags: TagGrammar, told: Json, whole: Mapping[str, Json], *, of: str) -> str:
-    """One value, and what closes it. `of` says what it is."""
-    if not isinstance(told, dict) or not set(told) - _NOTES:
-        return _text(lark, tags, {}, is_told=True)  # anything: whatever it is read as
+def _value(lark: Lark, tags: TagGrammar, schema: Json, whole: Mapping[str, Json], *, of: str) -> str:
+    """One value, and what closes it. `of` names it."""
+    if not isinstance(schema, dict) or not set(schema) - _NOTES:
+        return _text(lark, tags, {}, is_told=True)  # any value
     definitions = {name: whole[name] for name in ("$defs", "definitions") if name in whole}
     ways = []
-    for way in _ways(told, whole, left=_MOST_REFS):
+    for way in _ways(schema, whole, left=_MOST_REFS):
         if way.get("type") == "string":
-            ways.append(_text(lark, tags, way, is_told=told.get("type") == "string"))
+            ways.append(_text(lark, tags, way, is_told=schema.get("type") == "string"))
         else:
             ways.append(f"{lark.json({**definitions, **way}, of=of)} {_closing(lark, tags)}")
     return any_of(ways)
 
 
 def _ways(schema: Mapping[str, Json], whole: Mapping[str, Json], *, left: int) -> list[Mapping[str, Json]]:
-    """The kinds of value that a schema allows: texts are told from all others."""
+    """The kinds of value that a schema allows: texts are distinguished from all others."""
     if "$ref" in schema:
         target = _target(schema["$ref"], whole)
         if target is None or left <= 0 or set(schema) - _NOTES - {"$ref"}:
@@ -113,7 +113,7 @@ def _ways(schema: Mapping[str, Json], whole: Mapping[str, Json], *, left: int) -
         several = schema.get(name)
         if isinstance(several, list):
             if set(schema) - _NOTES - {name}:
-                raise unforced(f"{name} of an argument beside {sorted(set(schema) - _NOTES - {name})[0]}")
+                raise unforced(f"{name} of an argument together with {sorted(set(schema) - _NOTES - {name})[0]}")
             return [way for one in several if isinstance(one, dict) for way in _ways(one, whole, left=left - 1)]
     kinds = schema.get("type")
     if isinstance(kinds, list):
@@ -130,7 +130,7 @@ def _ways(schema: Mapping[str, Json], whole: Mapping[str, Json], *, left: int) -
 
 
 def _target(name: Json, whole: Mapping[str, Json]) -> Mapping[str, Json] | None:
-    """What a reference within the same schema points at."""
+    """The target of a reference within the same schema."""
     if not isinstance(name, str) or not name.startswith("#/"):
         return None
     found: Json = dict(whole)
@@ -140,7 +140,7 @@ def _target(name: Json, whole: Mapping[str, Json]) -> Mapping[str, Json] | None:
 
 
 def _text(lark: Lark, tags: TagGrammar, schema: Mapping[str, Json], *, is_told: bool) -> str:
-    """A text, and what closes it. Unless the schema told at once that it is one, it must not read as JSON."""
+    """A text, and what closes it. Unless the schema says directly that it is one, it must not read as JSON."""
     strange = sorted(set(schema) - _OF_TEXT)
     if strange:
         raise unforced(f"{strange[0]} of a text that is an argument")

@@ -21,7 +21,7 @@ from openclaw_rl.render.written import CachedJson, KnownTools
 
 
 class _Generation(jinja2.ext.Extension):
-    """`{% generation %}` marks what an assistant says; it changes nothing in the text."""
+    """`{% generation %}` marks the assistant's text; it does not change the text."""
 
     tags = {"generation"}  # noqa: RUF012  jinja2 declares it so
 
@@ -32,9 +32,9 @@ class _Generation(jinja2.ext.Extension):
 
 @dataclass(frozen=True, slots=True)
 class TemplateConventions:
-    """In which form a template takes thinking and calls; `manner.settled` finds it out.
+    """The form in which a template takes thinking and calls; `settled` determines it.
 
-    `thinking` is the field it reads thinking from. With `is_content_none` a reply without words has the content None
+    `thinking` is the field it reads thinking from. With `is_content_none` a reply without text has the content None
     rather than an empty text; with `are_arguments_text` a call's arguments are the text as written, not data.
     """
 
@@ -61,7 +61,7 @@ class ChatTemplate:
         generation_prompt: bool,
         options: Mapping[str, Json] | None = None,
     ) -> str:
-        """The conversation as the model reads it. Raises RequestError where the template refuses it."""
+        """The conversation as the model reads it. Raises RequestError if the template refuses it."""
         return self.rendered(messages, tools, generation_prompt=generation_prompt, options=options).text
 
     def rendered(
@@ -72,7 +72,7 @@ class ChatTemplate:
         generation_prompt: bool,
         options: Mapping[str, Json] | None = None,
     ) -> Rendering:
-        """The same, with where each message's part starts."""
+        """The same, with the start of each message's part."""
         offered = self.tools.told(tools)
         given: dict[str, object] = {
             **self.special,
@@ -82,20 +82,20 @@ class ChatTemplate:
         }
         problem: Exception | None = None
         for talk, manner, is_object in self._attempts(messages):
-            told = [_as_template_sees(item, manner, is_object) for item in talk]
+            messages_seen = [_as_template_sees(item, manner, is_object) for item in talk]
             try:
-                found = rendered(self.template, told, given)
+                found = rendered(self.template, messages_seen, given)
             except (jinja2.TemplateError, TypeError, ValueError) as refused:
                 problem = problem or refused
             else:
                 self.tools.keep(tools, offered)
-                return found if talk is messages else replace(found, ends={})  # whose parts cannot be told apart
+                return found if talk is messages else replace(found, ends={})  # then parts cannot be distinguished
         raise RequestError(
             f"the model's chat template refuses these messages: {problem}", param="messages"
         ) from problem
 
     def _attempts(self, messages: Sequence[Message]) -> list[tuple[Sequence[Message], TemplateConventions, bool]]:
-        """What the template is told, one after the other until it takes it; without calls there is one way alone."""
+        """The forms to try in order until the template accepts one; without calls there is only one."""
         plain: tuple[Sequence[Message], TemplateConventions, bool] = (messages, self.manner, False)
         if not any(item.tool_calls for item in messages):
             return [plain]
@@ -103,26 +103,26 @@ class ChatTemplate:
         one_each = _one_call_each(messages)
         return [
             plain,
-            (messages, as_text, False),  # some join arguments to text, and want them as written
+            (messages, as_text, False),  # some join arguments to text, and need them as written
             (messages, self.manner, True),
-            (one_each, self.manner, True),  # some take one call a message
+            (one_each, self.manner, True),  # some take one call per message
             (one_each, as_text, True),
         ]
 
     @property
     def options(self) -> frozenset[str]:
-        """The names that it reads: options among them are the ones that can have an effect."""
+        """The names that it reads: only options among them have an effect."""
         return names_read(self.template)
 
     def encode(self, text: str, *, most: int | None = None) -> list[int]:
-        """Ids of text that may hold the template's own special tokens; nothing is added in front.
+        """Ids of text that may hold the template's own special tokens; nothing is prepended.
 
-        Raises TooManyTokens where there are more than `most`.
+        Raises TooManyTokens if there are more than `most`.
         """
         return encoded(self.tokenizer, text, most=most)
 
     def eos_ids(self) -> tuple[int, ...]:
-        """Ids that end an answer by the tokenizer's own account; the model's configuration may name more."""
+        """Ids that end an answer according to the tokenizer; the model's configuration may name more."""
         found = self.tokenizer.token_to_id(self.special.get("eos_token", ""))
         return () if found is None else (found,)
 
@@ -141,7 +141,7 @@ def read_template(folder: Path) -> ChatTemplate:
 
 
 def compile_template(source: str) -> jinja2.Template:
-    """A compiled template in the sandbox and with the helpers that Hugging Face templates rely on."""
+    """A compiled template in the sandbox, with the helpers that Hugging Face templates rely on."""
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
     )
@@ -198,7 +198,7 @@ def _as_template_sees(item: Message, manner: TemplateConventions, is_object: boo
         if manner.is_content_none and not item.text:
             body["content"] = None
         if manner.thinking == "thinking" and item.reasoning:
-            body["content"] = ""  # such templates refuse words beside thinking in a message that makes calls
+            body["content"] = ""  # such templates refuse text next to thinking in a message with calls
     if item.tool_call_id is not None:
         body["tool_call_id"] = item.tool_call_id
     if item.name is not None:
@@ -207,7 +207,7 @@ def _as_template_sees(item: Message, manner: TemplateConventions, is_object: boo
 
 
 def _one_call_each(messages: Sequence[Message]) -> list[Message]:
-    """The messages with several calls in one taken apart, each call in front of its result."""
+    """The messages with several calls split, each call before its result."""
     found: list[Message] = []
     waiting: list[Message] = []
     for item in messages:
@@ -224,7 +224,7 @@ def _one_call_each(messages: Sequence[Message]) -> list[Message]:
 
 
 def _call_as_template_sees(call: ToolCall, manner: TemplateConventions, is_object: bool) -> dict[str, Json]:
-    """`is_object` holds arguments that are none, as a cut call has them, in one: some templates take nothing else."""
+    """With `is_object`, invalid arguments, as of a cut call, are wrapped in an object: some templates need one."""
     arguments = call.arguments if manner.are_arguments_text else call.parsed()
     if is_object and not isinstance(arguments, dict):
         arguments = {"arguments": arguments}
@@ -252,7 +252,7 @@ _WORDS = "Quartz feldspar granite"
 
 @dataclass(frozen=True, slots=True)
 class UserOpening:
-    """The ids in front of a user's words, and the special token that the template writes after them."""
+    """The ids before a user's words, and the special token that the template writes after them."""
 
     ids: tuple[int, ...]
     end: int
@@ -261,16 +261,16 @@ class UserOpening:
 def user_opening(
     template: ChatTemplate, before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None
 ) -> UserOpening | None:
-    """How a user's turn opens after these messages; None where the template does not say, or refuses them."""
+    """The opening of a user's turn after these messages; None if the template does not show it, or refuses them."""
     try:
         text = template.text((*before, message(Role.USER, _WORDS)), tools, generation_prompt=False, options=options)
     except RequestError:
         return None
-    front, found, behind = text.rpartition(_WORDS)
+    front, found, rest = text.rpartition(_WORDS)
     if not found:
         return None
     special = template.tokenizer.get_added_tokens_decoder()
-    for end in template.encode(behind.lstrip())[:1]:
+    for end in template.encode(rest.lstrip())[:1]:
         if end in special and special[end].special:
             return UserOpening(tuple(template.encode(front)), end)
     return None
@@ -286,7 +286,7 @@ _MANNERS = [
 
 
 def settled(template: ChatTemplate) -> ChatTemplate:
-    """The template in the first manner in which it writes calls and thinking whole; as it was where none does.
+    """The template with the first manner in which it writes calls and thinking completely; unchanged if none does.
 
     Found out by trying.
     """
@@ -298,7 +298,7 @@ def settled(template: ChatTemplate) -> ChatTemplate:
 
 
 def _writes_call(template: ChatTemplate) -> bool:
-    """Whether name and arguments are in the text, and neither the word None nor arguments as Python writes them."""
+    """Whether name and arguments are in the text, and neither the word None nor arguments in Python's notation."""
     text = _written(template, Message(Role.ASSISTANT, (), tool_calls=(_CALL,)))
     if text is None or _CALL.name not in text or "None" in text:
         return False

@@ -1,4 +1,4 @@
-"""Tools as templates see them, each with the JSON text that was made of it, so that the next request makes none."""
+"""Tools as templates see them, each with its cached JSON text for the next request."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _KEPT, _KEPT_CHARS = 64, 4_000_000
 
 
 class CachedJson(dict[str, Json]):
-    """A mapping that remembers its JSON text. Nothing may change it; the sandbox lets no template do so.
+    """A mapping that remembers its JSON text. It must not be changed; the sandbox prevents templates from doing so.
 
-    Templates ask whether a tool is a mapping, so it is one and does not hold one.
+    Templates ask whether a tool is a mapping, so it is one and does not contain one.
     """
 
     __slots__ = ("_texts",)
@@ -25,11 +25,11 @@ class CachedJson(dict[str, Json]):
 
     @property
     def size(self) -> int:
-        """How many letters are remembered."""
+        """The number of letters cached."""
         return sum(len(text) for text in self._texts.values())
 
     def text(self, ensure_ascii: bool, indent: int | None, separators: tuple[str, str] | None, sort_keys: bool) -> str:
-        """The JSON text in this manner."""
+        """The JSON text in this format."""
         asked = (ensure_ascii, indent, separators and (separators[0], separators[1]), sort_keys)
         found = self._texts.get(asked)
         if found is None:
@@ -40,10 +40,10 @@ class CachedJson(dict[str, Json]):
 
 
 class KnownTools:
-    """The tools of recent requests as templates see them. A request that offers just those again finds their texts.
+    """The tools of recent requests as templates see them. A request with the same tools finds their texts.
 
-    Tools are known by their identity, which whoever reads requests keeps for equal ones; equal ones that are not the
-    same are told anew. May be asked from several threads.
+    Tools are identified by object identity, which the reader of requests keeps for equal tools. Equal tools that are
+    not the same object are written again. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class KnownTools:
         return found[1] if found is not None and found[0] is tools else [_told(tool) for tool in tools]
 
     def keep(self, tools: Sequence[Tool], told: list[Json]) -> None:
-        """Remembers them where the template wrote any as JSON; `tools` are held too, so that their id stays theirs."""
+        """Caches them if the template wrote any as JSON; `tools` are referenced too, so that their ids stay unique."""
         if not tools or not isinstance(tools, tuple):
             return
         found = self._held.get(id(tools))
@@ -79,7 +79,7 @@ def _told(tool: Tool) -> CachedJson:
 
 
 def _size(value: Json) -> int:
-    """Letters remembered of a tool and of what is in it."""
+    """Letters cached of a tool and its parts."""
     if not isinstance(value, CachedJson):
         return 0
     return value.size + sum(_size(held) for held in value.values())

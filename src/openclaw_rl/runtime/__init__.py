@@ -1,1 +1,1 @@
-"""Builds the parts of an installation and runs its stages side by side."""
+"""Builds the parts of an installation and runs its stages concurrently."""

@@ -1,4 +1,4 @@
-"""Who is being served, and when somebody last was; and the end, at which nobody new is."""
+"""Counts the requests being answered, the idle time, and refuses new ones at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from openclaw_rl.serve.failures import error_response
 
 log = logging.getLogger(__name__)
 MOST_CHARS = 300  # of an error's message
-CUT_S = 5.0  # what answers that were cut off take to enter their turns
+CUT_S = 5.0  # time for cut-off answers to store their turns
 STOPPING = RequestError("the server is stopping", fix="ask again in some seconds", status=503, code="stopping")
 HEALTH = ("/healthz", "/health")
 
@@ -32,14 +32,14 @@ class _Open:
 
 @dataclass(slots=True)
 class Activity:
-    """Counts the requests being answered; once it `is_stopping`, those that come are turned away."""
+    """Counts the requests being answered; when it `is_stopping`, new ones are turned away."""
 
     running: int = 0
     last_s: float = float("-inf")  # monotonic
     refused: int = 0  # answered with 4xx
     failed: int = 0  # answered with 5xx
-    turned_away: int = 0  # asked for while the server was stopping
-    last_problem: str = ""  # of a request, in words
+    turned_away: int = 0  # requests while the server was stopping
+    last_problem: str = ""  # message of a request
     is_stopping: bool = False
     _quiet: asyncio.Event = field(default_factory=asyncio.Event)
     _open: dict[int, _Open] = field(default_factory=dict)  # those being answered, as many as `running`
@@ -48,15 +48,15 @@ class Activity:
         self._quiet.set()
 
     async def quiet(self) -> None:
-        """Until nobody is being served."""
+        """Waits until no request is being answered."""
         await self._quiet.wait()
 
     def stop(self) -> None:
-        """From now on nobody new is served."""
+        """Refuses new requests from now on."""
         self.is_stopping = True
 
     async def finished(self, within_s: float) -> int:
-        """Until all that was begun is answered; how many answers were cut off since they took longer than this."""
+        """Waits until all requests are answered; returns how many answers were cut off after this time."""
         self.stop()
         try:
             async with asyncio.timeout(within_s):
@@ -66,7 +66,7 @@ class Activity:
             log.warning("cut off answers=%d that were not finished after %g s", cut, within_s)
             for held in self._open.values():
                 if held.request.transport is not None:
-                    held.request.transport.abort()  # which cancels whoever answers; the turns are entered as cancelled
+                    held.request.transport.abort()  # which cancels the handlers; the turns are stored as cancelled
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CUT_S):
                     await self.quiet()
@@ -74,19 +74,19 @@ class Activity:
         return 0
 
     async def outlived(self) -> None:
-        """Until all that is being answered now is answered."""
+        """Waits until the present requests are answered."""
         for held in list(self._open.values()):
             await held.ended.wait()
 
     async def quiet_within(self, seconds: float) -> None:
-        """Until nobody is being served, or this many seconds have passed."""
+        """Waits until no request is being answered, or this many seconds have passed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.quiet()
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is being served."""
+        """Whether no request is being answered."""
         return self.running == 0
 
     def idle_s(self) -> float:
@@ -95,11 +95,11 @@ class Activity:
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Notes when an answer begins and ends."""
+        """Records when an answer begins and ends."""
         if self.is_stopping and (request.method == "POST" or request.path in HEALTH):
             self.turned_away += 1
             refused = error_response(STOPPING, request.path)
-            refused.force_close()  # whoever asks again comes to the server that is there then
+            refused.force_close()  # a retry then reaches the next server
             return refused
         if request.method != "POST":
             return await handler(request)
@@ -120,7 +120,7 @@ class Activity:
                 self._quiet.set()
 
     def _note(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Remembers what went wrong; the words are ours, as the client was told them."""
+        """Remembers what went wrong, in our own message to the client."""
         self.refused += response.status < 500
         self.failed += response.status >= 500
         body = response.text if isinstance(response, web.Response) else None

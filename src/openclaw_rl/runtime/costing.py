@@ -1,4 +1,4 @@
-"""What is known of a step's cost before any is taken: how long it may take, and what decides how fast it is."""
+"""The facts about a step's cost before the first: its time limit, and the settings that decide its speed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from openclaw_rl.config import Config
 from openclaw_rl.train.costs import Costs
 from openclaw_rl.trainers.settings import TrainerSettings
 
-NO_SPEED = ("kind", "lease_s", "timeout_s", "seed", "nice")  # settings under which a step is as fast as under any other
+NO_SPEED = ("kind", "lease_s", "timeout_s", "seed", "nice")  # settings that do not affect a step's speed
 
 
 def costs_of(config: Config) -> Costs:
@@ -26,7 +26,7 @@ def costs_of(config: Config) -> Costs:
 
 
 def _has_several(trainer: TrainerSettings) -> bool:
-    """Whether a step has several updates: toward what a teacher says, not after a score."""
+    """Whether a step has several updates: toward a teacher, not for a score."""
     return trainer.method.weights.distill > 0
 
 

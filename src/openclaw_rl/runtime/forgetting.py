@@ -1,7 +1,7 @@
-"""Forgetting by the server itself: what it holds in memory goes too, and whoever is being answered notices nothing.
+"""Forgetting by the running server: it also clears its memory, without disturbing requests.
 
-Learning is stopped while the rows, the bytes and what is in memory go; then the versions that had learned from it are
-made again by the training stage, beside serving. docs/decisions/0015-forgetting-while-serving.md
+Learning is stopped while rows, bytes and memory are erased; then the versions that had learned from it are
+made again by the training stage, while serving continues. docs/decisions/0015-forgetting-while-serving.md
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.store.rows import VersionStatus
 
 log = logging.getLogger(__name__)
-ANSWERED_WITHIN_S = 120.0  # what takes longer to answer goes on, and is let go of when it ends
-QUIET_WITHIN_S = 5.0  # how long a moment is waited for in which nobody would wait for the store
+ANSWERED_WITHIN_S = 120.0  # longer answers continue, and are cleared when they end
+QUIET_WITHIN_S = 5.0  # how long to wait for a moment at which nobody needs the store
 POLL_S = 0.5
 RETRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedForgetting:
-    """Something to be forgotten; `begun` is its id, once its rows are gone."""
+    """Something to be forgotten; `begun` gives its id when its rows are gone."""
 
     what: ForgetTarget
     has_records: bool
@@ -43,22 +43,22 @@ class QueuedForgetting:
 
 @dataclass(slots=True)
 class Forgetter:
-    """Forgets one thing after the other. `learns` says whether the training stage runs here."""
+    """Forgets one thing at a time. `learns` says whether the training stage runs here."""
 
     parts: Installation
     learns: bool
     _asked: asyncio.Queue[QueuedForgetting] = field(default_factory=lambda: asyncio.Queue(maxsize=1))
-    _problem: str = ""  # why the engine could not let go of what it had read
+    _problem: str = ""  # why the engine could not clear its cache
 
     async def preview(self, what: ForgetTarget) -> dict[str, int]:
-        """What would go, counted. Raises ConfigError where nothing of that name is there."""
+        """Counts of what would be erased. Raises ConfigError if nothing of that name is there."""
         found = await self.parts.store.forgettings.preview(what)
         return {} if found.is_nothing else summary(found)
 
     async def begin(self, what: ForgetTarget, has_records: bool) -> str:
-        """The id of the forgetting, once its rows are gone. Whoever asked may go away: it is finished all the same.
+        """The id of the forgetting, when its rows are gone. It is finished even if the caller goes away.
 
-        Raises RequestError where an earlier one is not done, ConfigError where nothing of that name is there.
+        Raises RequestError if an earlier one is not done, ConfigError if nothing of that name is there.
         """
         asked = QueuedForgetting(what, has_records, asyncio.get_running_loop().create_future())
         if await self.parts.store.forgettings.unfinished() is not None or self._asked.full():
@@ -75,11 +75,11 @@ class Forgetter:
         return await asyncio.shield(asked.begun)
 
     async def standing(self) -> list[Mapping[str, Json]]:
-        """How far each forgetting has come, oldest first."""
+        """The progress of each forgetting, oldest first."""
         return [self._told(held) for held in await self.parts.store.forgettings.all()]
 
     async def run(self) -> None:
-        """Forgets what is asked for, after what was begun earlier. Runs until cancelled."""
+        """Carries out requests, after unfinished earlier ones. Runs until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._finish_open(group)
@@ -88,7 +88,7 @@ class Forgetter:
                     await self._forget(asked, group)
 
     async def _next(self) -> QueuedForgetting | None:
-        """What is asked for next; None where a certificate may be complete meanwhile."""
+        """The next request; None if a certificate may be complete meanwhile."""
         is_open = await self._certify()
         try:
             async with asyncio.timeout(POLL_S if is_open else None):
@@ -100,7 +100,7 @@ class Forgetter:
         name, now = uuid.uuid4().hex[:12], time.time()
         async with self.parts.learning.stopped():
             try:
-                await self.parts.training.start()  # a step that was stopped leaves nothing
+                await self.parts.training.start()  # a stopped step leaves nothing
                 await self.parts.store.forgettings.begin(
                     asked.what,
                     name=name,
@@ -113,7 +113,7 @@ class Forgetter:
                 if not asked.begun.done():
                     asked.begun.set_exception(problem)
                 if isinstance(problem, OpenClawRLError):
-                    log.warning("a forgetting could not begin: %s", problem)  # whoever asked may be gone
+                    log.warning("a forgetting could not begin: %s", problem)  # the caller may be gone
                     return
                 raise
             log.info("erased the rows of forgetting=%s", name)
@@ -122,7 +122,7 @@ class Forgetter:
             await self._erase(name, group)
 
     async def _finish_open(self, group: asyncio.TaskGroup) -> None:
-        """Finishes what was begun: here where this broke off, and by the training stage where versions are missing."""
+        """Finishes what was begun: here the interrupted part, and in the training stage the missing versions."""
         while (held := await self.parts.store.forgettings.unfinished()) is not None:
             if held.phase is not Phase.REBUILDING:
                 async with self.parts.learning.stopped():
@@ -133,11 +133,11 @@ class Forgetter:
                 await asyncio.sleep(POLL_S)
 
     async def _erase(self, name: str, group: asyncio.TaskGroup) -> None:
-        """All but the weights: what is served, what is held in memory, folders, records, the store's file."""
+        """Everything except the weights: served versions, memory, folders, records, the store's file."""
         parts = self.parts
         held = next(item for item in await parts.store.forgettings.all() if item.id == name)
         gone = read_plan(held).gone
-        await parts.trainer.aclose()  # it holds the samples of its last step
+        await parts.trainer.aclose()  # it has the samples of its last step in memory
         await self._serve_what_is_left()
         left = {row.version for row in await parts.store.versions() if row.status is not VersionStatus.REFUSED}
         await parts.served.leave(lambda version: _is_gone(version, left), is_unused=False)
@@ -145,7 +145,7 @@ class Forgetter:
         answered = group.create_task(self._answered(name))
         await asyncio.wait((answered,), timeout=ANSWERED_WITHIN_S)
         await parts.served.leave(lambda version: _is_gone(version, left), is_unused=True)
-        self._let_go(gone)  # what requests that are answered by now had looked up
+        self._let_go(gone)  # what finished requests had looked up
         await self._prompts_let_go()
         if parts.judge_model is not None:
             await parts.judge_model.let_go()
@@ -153,23 +153,23 @@ class Forgetter:
         await finish_beside(parts.store, parts.config.home)
 
     async def _answered(self, name: str) -> None:
-        """Until all that was being answered is; from then on nothing of it can come to be stored."""
+        """Waits until all present requests are answered; nothing of it can be stored after that."""
         await self.parts.activity.outlived()
         self.parts.store.forgettings.answered(name)
 
     async def _serve_what_is_left(self) -> None:
-        """From the next request on what the store says is served; versions that saw it answer nobody new."""
+        """From the next request on, serves the versions in the store; versions that saw it get no new requests."""
         while True:
             try:
                 await self.parts.publishing.start()
-            except (EngineError, RequestError) as problem:  # it starts again, or has no room now
+            except (EngineError, RequestError) as problem:  # it is restarting, or has no room now
                 log.warning("the version before what is forgotten cannot be loaded yet: %s", problem)
                 await asyncio.sleep(RETRY_S)
             else:
                 return
 
     async def _prompts_let_go(self) -> None:
-        """Returns once the engine has forgotten what it read; a server elsewhere may refuse that, or be busy."""
+        """Returns when the engine has cleared its cache; a remote server may refuse that, or be busy."""
         while True:
             try:
                 await self.parts.engine.flush()
@@ -189,7 +189,7 @@ class Forgetter:
         parts.learning.let_go()
 
     async def _certify(self) -> bool:
-        """Completes certificates whose versions have left the gate; whether some are still there."""
+        """Completes certificates whose versions have left the gate; returns whether some are still there."""
         is_open = False
         for held in await self.parts.store.forgettings.all():
             certificate = read_plan(held).certificate

@@ -94,7 +94,7 @@ class Installation:
 
     @property
     def upkeep(self) -> StageSupervisor:
-        """What begins stages again that break."""
+        """Restarts stages that break."""
         return self.learning.upkeep
 
     async def status(
@@ -102,7 +102,7 @@ class Installation:
     ) -> dict[str, Json]:
         """The whole of `/v1/rl/status`.
 
-        `reused` is the share of prompt tokens that needed no reading, `delays` what the watch on the loop has seen.
+        `reused` is the share of prompt tokens that needed no reading, `delays` comes from the watch on the loop.
         """
         facts = StoreFacts(await self.store.counts(), await self.store.overview())
         reports = [await stage.report(facts) for stage in self.learning.stages]
@@ -131,7 +131,7 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class OpenedHome:
-    """What a home folder holds, opened and locked: all that can be refused before a model is read."""
+    """An opened and locked home folder, with everything that can be checked before a model is loaded."""
 
     config: Config
     store: Store
@@ -143,16 +143,16 @@ class OpenedHome:
 
 @asynccontextmanager
 async def installed(config: Config) -> AsyncIterator[Installation]:
-    """The parts, started; closed in reverse order at the end. Raises OpenClawRLError where one cannot start."""
+    """The parts, started; closed in reverse order at the end. Raises OpenClawRLError if one cannot start."""
     async with grounded(config) as ground, loaded(ground) as parts:
         yield parts
 
 
 @asynccontextmanager
 async def grounded(config: Config) -> AsyncIterator[OpenedHome]:
-    """The folder, this process's alone until the end, and its keys. Raises OpenClawRLError where it cannot be had.
+    """The folder, locked for this process until the end, and its keys. Raises OpenClawRLError if it is not available.
 
-    What the settings name is looked at too, as far as that takes no time.
+    What the settings name is checked too, if that takes no time.
     """
     check_exposure(config.serve)
     await asyncio.to_thread(_check_named, config)
@@ -181,13 +181,13 @@ async def grounded(config: Config) -> AsyncIterator[OpenedHome]:
 
 @asynccontextmanager
 async def loaded(ground: OpenedHome) -> AsyncIterator[Installation]:
-    """The parts on this ground, the models among them; closed in reverse order. Raises OpenClawRLError."""
+    """The parts on this folder, including the models; closed in reverse order. Raises OpenClawRLError."""
     config, store = ground.config, ground.store
     folder = await asyncio.to_thread(model_folder, config.model)
     judge_folder = await asyncio.to_thread(model_folder, _own_judge(config)) if _own_judge(config) else folder
     trainer_settings = await asyncio.to_thread(_with_teacher, config.trainer, folder)
     renderer = ChatRenderer(await asyncio.to_thread(read_template, folder), config.render)
-    renderer.ends(await asyncio.to_thread(named_ends, folder))  # a model that never ends is told of before it loads
+    renderer.ends(await asyncio.to_thread(named_ends, folder))  # a model that never ends is reported before it loads
     async with AsyncExitStack() as stack:
         begin = time.monotonic()
         has_judge = judge_folder != folder and not has_classifier(judge_folder)
@@ -211,9 +211,9 @@ async def loaded(ground: OpenedHome) -> AsyncIterator[Installation]:
 async def _judge(
     stack: AsyncExitStack, config: Config, store: Store, folder: Path, served: EngineChat | None, *, hosts: list[Host]
 ) -> tuple[Judge, JudgeModel | None]:
-    """An endpoint, the classifier that the judge's folder brings, or its model: `served`, or in a process of its own.
+    """An endpoint, the classifier that the judge's folder brings, or its model: `served`, or in a separate process.
 
-    That process too, where there is one.
+    That process too, if there is one.
     """
     name = config.judge.model or BASE_JUDGE
     read = partial(readable, clients=known_clients(config.collect.client_rules))
@@ -232,7 +232,7 @@ async def _judge(
 
 
 def _check_named(config: Config) -> None:
-    """Raises ModelError or ConfigError where the models or files of this machine that the settings name will not do."""
+    """Raises ModelError or ConfigError if the models or files of this machine that the settings name are not usable."""
     teacher = config.trainer.method.teacher_model
     names = [name for name in (config.model, _own_judge(config), teacher) if name]
     folders = {name: local_folder(name) for name in names}
@@ -243,26 +243,26 @@ def _check_named(config: Config) -> None:
 
 
 def _own_judge(config: Config) -> str:
-    """The model that judges beside the one served; empty where there is none of its own."""
+    """The separate model that judges; empty if there is none."""
     return config.judge.model if not config.judge.url else ""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedParts:
-    """The parts that stages share."""
+    """The parts shared by stages."""
 
     store: Store
     renderer: ChatRenderer
     engine: Engine
     trainer: Trainer
     judge: Judge
-    keys: Keys | None = None  # the owner's alone
-    judge_model: JudgeModel | None = None  # where the judge has a model of its own here
+    keys: Keys | None = None  # for the owner only
+    judge_model: JudgeModel | None = None  # if the judge has a separate model here
     telemetry: Telemetry = field(default_factory=Telemetry)
 
 
 def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Installation:
-    """The installation made of these; nothing runs yet."""
+    """The installation made of these; nothing is running yet."""
     activity = Activity()
     store, engine, renderer = built.store, built.engine, built.renderer
     keys = built.keys or Keys({OWNER: key})
@@ -323,7 +323,7 @@ def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Ins
 
 
 def recipe_of(config: Config) -> dict[str, Json]:
-    """The settings that decide what a version learns, as its manifest tells them."""
+    """The settings that decide what a version learns, for its manifest."""
     told: dict[str, Json] = msgspec.to_builtins(
         {"teach": config.teach, "episodes": config.episodes, "train": config.train, "trainer": config.trainer}
     )
@@ -346,7 +346,7 @@ def _wants(config: Config) -> Wants:
 
 
 def _room(config: Config) -> int:
-    """How many versions the engine may hold."""
+    """How many versions the engine may keep loaded."""
     is_full = config.trainer.parameters == "full"
     return config.engine.max_full_versions if is_full else config.engine.max_versions
 
@@ -357,7 +357,7 @@ def _gate(config: Config, store: Store, engine: Engine, renderer: ChatRenderer) 
 
 
 def _tasks(config: Config, engine: Engine, renderer: ChatRenderer) -> TaskProbe | None:
-    """The owner's probe tasks; None where there are none. Raises ConfigError for a file that holds something else."""
+    """The owner's probe tasks; None if there are none. Raises ConfigError for a file that holds something else."""
     named = config.publish.tasks
     if not named:
         return None
@@ -366,7 +366,7 @@ def _tasks(config: Config, engine: Engine, renderer: ChatRenderer) -> TaskProbe 
 
 
 def _with_teacher(settings: TrainerSettings, folder: Path) -> TrainerSettings:
-    """The settings with the teacher's folder in them, where the teacher is a model. Raises ModelError, ConfigError."""
+    """The settings with the teacher's folder, if the teacher is a model. Raises ModelError, ConfigError."""
     if not settings.method.teacher_model:
         return settings
     teacher = model_folder(settings.method.teacher_model)

@@ -1,6 +1,6 @@
-"""A model of its own as the judge: in a process of its own, or on servers on a cluster's nodes.
+"""A separate model as the judge: in its own process, or on servers on a cluster's nodes.
 
-Its end delays judging and nothing else.
+If it ends, only judging is delayed.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class JudgeModel:
-    """A `Chat` with a model of its own; made by `start`.
+    """A `Chat` with a separate model; made by `start`.
 
-    Its process is not started again when it dies, but when it is asked next: the judging stage, which asks, knows how
+    If its process dies, it is restarted at the next question: the judging stage, which asks, knows how
     long to wait between attempts.
     """
 
@@ -71,20 +71,20 @@ class JudgeModel:
                 await engine.aclose()
 
     async def let_go(self) -> None:
-        """Holds nothing in memory of what it was asked."""
+        """Clears its memory of questions."""
         self.renderer.let_go()
         if self._engine is not None:
             await self._engine.flush()
 
     @property
     def pid(self) -> int:
-        """The process's id; 0 where there is none."""
+        """The process's id; 0 if there is none."""
         return self._engine.pid if isinstance(self._engine, LocalEngine) else 0
 
     async def reply(
         self, messages: Sequence[Message], *, temperature: float, max_tokens: int, seed: int | None = None
     ) -> str:
-        """The text of one answer. Raises JudgeError where the process died, or cannot be started again."""
+        """The text of one answer. Raises JudgeError if the process died, or cannot be started again."""
         engine = await self._ready()
         chat: Chat = EngineChat(engine, self.renderer, self.renderer.ends(engine.info.eos_ids))
         return await chat.reply(messages, temperature=temperature, max_tokens=max_tokens, seed=seed)

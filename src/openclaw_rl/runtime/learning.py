@@ -1,6 +1,6 @@
-"""The stages that run while the server serves, as one: they can be stopped for a while and started again.
+"""The stages that run while the server serves, as a group: they can be stopped for a while and restarted.
 
-A stage that breaks is started again: what it was doing is in the store, and serving continues meanwhile.
+A stage that breaks is restarted: its work is in the store, and serving continues meanwhile.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from openclaw_rl.errors import OpenClawRLError
 
 log = logging.getLogger(__name__)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
-LASTED_S = 600.0  # a stage that has run so long since it broke is well again
+LASTED_S = 600.0  # a stage that has run this long since it broke counts as recovered
 
 
 @dataclass(frozen=True, slots=True)
 class StageFailure:
-    """When a stage broke last, on the clock, how often in a row, and why."""
+    """When a stage last broke (by the clock), how often in a row, and why."""
 
     at_s: float
     times: int
@@ -31,14 +31,14 @@ class StageFailure:
 
 @dataclass(slots=True)
 class StageSupervisor:
-    """Runs stages, and starts one that broke again."""
+    """Runs stages, and restarts those that break."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     _breaks: dict[str, StageFailure] = field(default_factory=dict)
 
     async def keep(self, stage: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Runs a stage until it ends or this is cancelled; where it breaks, again, after longer and longer pauses."""
+        """Runs a stage until it ends or this is cancelled; restarts it if it breaks, after growing pauses."""
         while True:
             try:
                 await run()
@@ -46,7 +46,7 @@ class StageSupervisor:
             except Exception as problem:  # the edge of a stage
                 broke = self._note(stage, problem)
                 pause_s = min(FIRST_PAUSE_S * 2 ** min(broke.times - 1, 30), LONGEST_PAUSE_S)
-                if isinstance(_cause(problem), OpenClawRLError):  # foreseen, as a full disk is: its words say it all
+                if isinstance(_cause(problem), OpenClawRLError):  # foreseen, such as a full disk: its message is enough
                     log.error("stage=%s stopped and is begun again in %g s: %s", stage, pause_s, broke.why)
                 else:
                     log.error("stage=%s broke and is begun again in %g s", stage, pause_s, exc_info=problem)
@@ -54,7 +54,7 @@ class StageSupervisor:
 
     @property
     def broken(self) -> dict[str, str]:
-        """Why stages broke that have not run for long since, by their names."""
+        """Why stages broke that have not yet recovered, by name."""
         now_s = self.clock()
         return {
             stage: f"it broke {'once' if broke.times == 1 else f'{broke.times} times'}, last by {broke.why}"
@@ -81,7 +81,7 @@ def _cause(problem: Exception) -> Exception:
 
 @dataclass(slots=True)
 class Learning:
-    """Runs the stages. What one was doing when it is stopped is in the store, as after a crash."""
+    """Runs the stages. The work of a stopped stage is in the store, as after a crash."""
 
     stages: Sequence[Stage]
     upkeep: StageSupervisor = field(default_factory=StageSupervisor)
@@ -101,13 +101,13 @@ class Learning:
             await self._until_stopped()
 
     def let_go(self) -> None:
-        """No stage holds anything in memory of any turn, as after a restart; only while they are stopped."""
+        """Clears the stages' memory of turns, as after a restart; only while they are stopped."""
         for stage in self.stages:
             stage.let_go()
 
     @asynccontextmanager
     async def stopped(self) -> AsyncIterator[None]:
-        """Within it no stage runs: each is cancelled where it is, and begun again afterwards."""
+        """No stage runs within this context: each is cancelled at any point, and restarted afterwards."""
         async with self._lock:
             self._may_run.clear()
             self._must_stop.set()

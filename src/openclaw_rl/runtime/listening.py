@@ -1,6 +1,6 @@
-"""The HTTP side of an installation: listens, and at the end lets every stream finish.
+"""The HTTP side of an installation: it listens, and at the end lets every stream finish.
 
-Gauges of learning and of what is queued are read from the parts' own status at each scrape.
+Gauges of learning and queues are read from the parts' own status at each scrape.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from openclaw_rl.ui.page import add_page
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 128  # connections the system holds until they are taken
+BACKLOG = 128  # connections the system queues until they are accepted
 PREFIX = "openclaw_rl"
 
 
@@ -50,9 +50,9 @@ PREFIX = "openclaw_rl"
 async def listening(
     parts: Installation, place: BoundAddress, *, learns: bool, forgetter: Forgetter | None = None
 ) -> AsyncIterator[str]:
-    """The server's URL, while it listens there. At the end new requests are answered 503, and those under way whole.
+    """The server's URL, while it listens. At the end new requests get 503, and those under way are finished.
 
-    What takes longer than `serve.finish_s` is cut off then, its turns kept as cancelled.
+    Answers that take longer than `serve.finish_s` are cut off, their turns stored as cancelled.
     """
     metrics = Metrics()
     async with watching(metrics.registry) as watch:
@@ -81,7 +81,7 @@ async def _answering(parts: Installation, serve_parts: ServeParts, place: BoundA
             stack.callback(listener.close)
         await asyncio.to_thread(note_address, parts.config.home, Address(place.url, os.getpid()))
         yield place.url
-        await parts.activity.finished(settings.finish_s)  # whoever comes meanwhile is told to come again
+        await parts.activity.finished(settings.finish_s)  # new clients are meanwhile asked to retry
 
 
 def _serve_parts(
@@ -140,7 +140,7 @@ def _serve_parts(
 
 
 def orders_of(parts: Installation, comparison: Comparison) -> Orders:
-    """What the owner may order about versions."""
+    """The owner's orders about versions."""
 
     async def pinned(version: PolicyVersion) -> None:
         await pin(parts.store, version, served=parts.served, at_s=time.time())
@@ -157,7 +157,7 @@ def orders_of(parts: Installation, comparison: Comparison) -> Orders:
 
 
 def _generation_config(folder: Path) -> dict[str, Json]:
-    """What the model's makers recommend for sampling; nothing where they say nothing."""
+    """What the model's makers recommend for sampling; nothing if they say nothing."""
     path = folder / "generation_config.json"
     if not path.is_file():
         return {}
@@ -170,27 +170,27 @@ def _generation_config(folder: Path) -> dict[str, Json]:
 
 
 class DoorGauges(Collector):
-    """How many connections there are, and how many there was no place for."""
+    """The number of connections, and of those refused for lack of room."""
 
     def __init__(self, door: Door) -> None:
         self._door = door
 
     def collect(self) -> Iterable[Metric]:
-        """One gauge a number."""
+        """One gauge per number."""
         return _gauges({"connections_open": self._door.open, "connections_refused": self._door.refused})
 
 
 class LearningGauges(Collector):
-    """Gauges of every stage; `train_rollout_logp_gap` and its like come from the last step.
+    """Gauges of every stage; `train_rollout_logp_gap` and similar ones come from the last step.
 
-    Beside them one for each bounded queue and each thing held in memory: docs/operation.md tells what gives way.
+    Besides them, one for each bounded queue and each cache: docs/operation.md says what is dropped.
     """
 
     def __init__(self, parts: Installation) -> None:
         self._parts = parts
 
     def collect(self) -> Iterable[Metric]:
-        """One gauge a number."""
+        """One gauge per number."""
         parts = self._parts
         facts: dict[str, float] = {
             "version": parts.served.current(SHARED).number,
@@ -207,13 +207,13 @@ class LearningGauges(Collector):
 
 
 class SinkGauges(Collector):
-    """What each sink took over and dropped, and how many records wait for it."""
+    """The records that each sink took and dropped, and that wait for it."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
 
     def collect(self) -> Iterable[Metric]:
-        """The counters as they stand."""
+        """The present counters."""
         sent = CounterMetricFamily(f"{PREFIX}_sink_records", "Records taken over by sinks.", labels=["sink"])
         dropped = CounterMetricFamily(f"{PREFIX}_sink_dropped", "Records that a sink did not take.", labels=["sink"])
         waiting = GaugeMetricFamily(f"{PREFIX}_sink_waiting", "Records that wait for a sink.", labels=["sink"])

@@ -1,8 +1,8 @@
-"""How late the server's event loop comes round, and for how long the interpreter was held: numbers, and who did it.
+"""Measures how late the server's event loop runs and how long the interpreter is held, and by whom.
 
-The loop counts its own delay: everything that streams waits as long. A thread beside it counts how late it gets the
-interpreter back, which one call into a library may hold while it runs in any thread. Where the processors are taken by
-other programs, both are late as well.
+The loop measures its own delay: every stream waits as long. A separate thread measures how late it gets the
+interpreter back, which one call into a library may hold while it runs in any thread. If other programs take the
+processors, both are late as well.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 log = logging.getLogger(__name__)
-EVERY_S = 0.02  # both look so often
-TELLING_S = 0.25  # a delay from which the log says what was going on
-QUIET_S = 10.0  # it says so at most this often
-WINDOW_S = 60  # the longest delay is that of so many seconds
+EVERY_S = 0.02  # both measure at this interval
+TELLING_S = 0.25  # from this delay on, the log says what was running
+QUIET_S = 10.0  # at most this often
+WINDOW_S = 60  # the longest delay is taken over this many seconds
 _BUCKETS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _PACKAGE = Path(__file__).parents[1]
 _SHOWN = 4  # of our own functions, innermost first
@@ -42,7 +42,7 @@ class Delays:
 
 
 class RecentMaximum:
-    """The longest of the delays seen in the last minute. One thread adds, others may read."""
+    """The longest of the delays seen in the last minute. One thread writes, others may read."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -57,7 +57,7 @@ class RecentMaximum:
 
     @property
     def seconds(self) -> float:
-        """The longest; 0.0 where there was none."""
+        """The longest; 0.0 if there was none."""
         since = int(self._clock()) - WINDOW_S
         return max((late_s for second, late_s in tuple(self._by_second) if second > since), default=0.0)
 
@@ -111,7 +111,7 @@ class LoopWatch(Collector):
             self._loop_late.observe(late_s)
 
     def look(self) -> None:
-        """Counts how long the interpreter was held, and says what holds the loop up, until `stop`. Blocks."""
+        """Counts how long the interpreter was held, and logs what blocks the loop, until `stop`. Blocks."""
         self._beat_s = time.monotonic()
         while True:
             due_s = time.monotonic() + self._every_s
@@ -131,7 +131,7 @@ class LoopWatch(Collector):
         self._stop.set()
 
     def _tell(self, held_s: float, silent_s: float) -> None:
-        frames = sys._current_frames()  # the only way to another thread's stack
+        frames = sys._current_frames()  # the only access to another thread's stack
         own = threading.get_ident()
         doing = {
             thread.name: ours
@@ -149,7 +149,7 @@ class LoopWatch(Collector):
 
 @asynccontextmanager
 async def watching(registry: CollectorRegistry) -> AsyncIterator[LoopWatch]:
-    """A watch on the running loop, its numbers in the registry; both ends are stopped on leaving."""
+    """A watch on the running loop, with its metrics in the registry; task and thread end on leaving."""
     watch = LoopWatch(registry)
     beating = asyncio.create_task(watch.beat())
     thread = threading.Thread(target=watch.look, name="loop-watch", daemon=True)

@@ -1,4 +1,4 @@
-"""What the page asks of the home folder: its settings with where each comes from, and its keys."""
+"""The page's view of the home folder: its settings with their origins, and its keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from openclaw_rl.serve.parts import OwnerControl
 
 
 def owner_control(config: Config) -> OwnerControl:
-    """The owner's looks into this folder; files are read in a thread."""
+    """The owner's queries of this folder; files are read in a thread."""
     home = config.home
 
     async def settings() -> Sequence[Mapping[str, Json]]:
@@ -39,7 +39,7 @@ def owner_control(config: Config) -> OwnerControl:
 
 
 def shown_settings(config: Config, environment: Mapping[str, str]) -> list[dict[str, Json]]:
-    """Every setting but the secrets: name, value, default, where the value comes from, and what it is for."""
+    """Every setting except secrets: name, value, default, origin of the value, and purpose."""
     file = config.home / FILE_NAME
     table: dict[str, object] = tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}
     named = {setting: name for name, setting in ENVIRONMENT.items() if environment.get(name)}

@@ -31,7 +31,7 @@ class Places:
     groups: tuple[Group, ...] = ()
 
     def hosts(self, role: str) -> list[Host]:
-        """A host for each process of a role; none where the role is not placed."""
+        """A host for each process of a role; none if the role is not placed."""
         if self.cluster is None:
             return []
         return [
@@ -53,9 +53,9 @@ class Places:
 
 @asynccontextmanager
 async def placed(config: Config, *, has_judge: bool) -> AsyncIterator[Places]:
-    """Room on the cluster for what is to run there, given back at the end.
+    """Room on the cluster for what runs there, released at the end.
 
-    Raises ConfigError where the settings name a cluster that is not there, or that is too small.
+    Raises ConfigError if the settings name a cluster that is not there, or that is too small.
     """
     if not config.cluster.address:
         yield Places()
@@ -69,7 +69,7 @@ async def placed(config: Config, *, has_judge: bool) -> AsyncIterator[Places]:
 
 
 def groups_of(config: Config, *, has_judge: bool) -> tuple[Group, ...]:
-    """What the settings place. Raises ConfigError where a role has GPUs and nothing that could run on them."""
+    """The roles that the settings place. Raises ConfigError if a role has GPUs but nothing that could use them."""
     cluster, groups = config.cluster, list[Group]()
     is_served = config.engine.kind is not EngineKind.LOCAL
     if is_served and not config.engine.remote.urls:

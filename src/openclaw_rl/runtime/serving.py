@@ -1,6 +1,6 @@
-"""Runs an installation: its stages beside the server, until a signal comes.
+"""Runs an installation: its stages and the server, until a signal comes.
 
-Now and then old turns are erased, weights that are not needed removed, and freed memory given back.
+Now and then old turns are erased, unneeded weights removed, and freed memory returned.
 """
 
 from __future__ import annotations
@@ -31,46 +31,49 @@ from openclaw_rl.store.db import Store
 
 log = logging.getLogger(__name__)
 
-SWITCH_S = 0.001  # threads that work beside the loop must give the interpreter back at once: streams wait for it
+SWITCH_S = 0.001  # other threads must release the interpreter quickly, since streams wait for it
 DAY_S = 86_400.0
 LOOK_EVERY_S = 3600.0
-# The C library keeps what was freed, for each thread apart. After some requests of ten thousand messages or a megabyte
-# that is hundreds of megabytes, which nobody else can use.
+# The C library keeps freed memory per thread. After some requests of ten thousand messages or a megabyte
+# that is hundreds of megabytes, unavailable to others.
 GIVE_BACK_EVERY_S = 10.0
 
 
 async def run(config: Config, *, learn: bool = True, announce: Callable[[str], None], is_private: bool = False) -> None:
-    """Serves until a signal comes. The first one ends it in order; a second one at once.
+    """Serves until a signal comes. The first one ends it cleanly, a second one at once.
 
-    A key that is made at this start is announced where that `is_private`, a person's terminal rather than a log.
+    A new key is shown if the output `is_private`: a person's terminal rather than a log.
     """
-    os.umask(0o077)  # whatever this process and its children write is the owner's alone
+    os.umask(0o077)  # only the owner can read what this process and its children write
     sys.setswitchinterval(SWITCH_S)
     stop = _stop_signal(announce)
     log.info("starting home=%s", config.home)
     for line in unused_names(has_cluster=bool(config.cluster.address)):
         log.warning("%s", line)
     async with AsyncExitStack() as stack:
-        ground = await stack.enter_async_context(grounded(config))  # what may be refused comes before what takes long
+        ground = await stack.enter_async_context(grounded(config))  # quick checks come before slow loading
         place = await stack.enter_async_context(taken(config.serve))
         parts = await stack.enter_async_context(loaded(ground))
         forgetter = Forgetter(parts, learns=learn)
         url = await stack.enter_async_context(listening(parts, place, learns=learn, forgetter=forgetter))
         group = await stack.enter_async_context(asyncio.TaskGroup())
         keep = parts.upkeep.keep
-        behind = [group.create_task(keep("memory", giving_back)), group.create_task(keep("collect", parts.collect.run))]
+        background = [
+            group.create_task(keep("memory", giving_back)),
+            group.create_task(keep("collect", parts.collect.run)),
+        ]
         kept = partial(retaining, parts.store, config.store.keep_days)
-        behind.append(group.create_task(keep("store", kept)))
-        behind.append(group.create_task(keep("forgetting", forgetter.run)))
-        behind.append(group.create_task(keep("versions", partial(prune, parts.pruning))))
+        background.append(group.create_task(keep("store", kept)))
+        background.append(group.create_task(keep("forgetting", forgetter.run)))
+        background.append(group.create_task(keep("versions", partial(prune, parts.pruning))))
         if learn:
-            behind.append(group.create_task(parts.learning.run()))
+            background.append(group.create_task(parts.learning.run()))
         log.info("set aside objects=%d", set_aside())
         _introduce(parts, url, announce)
         announce(_about_key(ground, is_private=is_private))
         await stop.wait()
         parts.activity.stop()
-        for task in behind:  # learning stops first; what is being answered is finished after it
+        for task in background:  # learning stops first; present requests are finished after it
             task.cancel()
     announce("stopped; nothing is lost")
 
@@ -100,7 +103,7 @@ def _introduce(parts: Installation, url: str, announce: Callable[[str], None]) -
 
 
 def _about_key(ground: OpenedHome, *, is_private: bool) -> str:
-    """Where the key is; the key itself once, to whoever started the server."""
+    """Where the key is; the key itself once, to the person who started the server."""
     if ground.config.serve.api_key:
         return "the API key is the one given"
     place = ground.config.home / KEY
@@ -110,7 +113,7 @@ def _about_key(ground: OpenedHome, *, is_private: bool) -> str:
 
 
 async def retain(store: Store, keep_days: float, *, now_s: Callable[[], float] = time.time) -> int:
-    """One look: how many turns were erased. 0 days keep everything."""
+    """One pass; returns how many turns were erased. 0 days keep everything."""
     if not keep_days:
         return 0
     erased = 0
@@ -123,9 +126,9 @@ async def retain(store: Store, keep_days: float, *, now_s: Callable[[], float] =
 
 
 async def prune(pruning: Pruning) -> None:
-    """Removes weights that are not kept, at once, after each version that leaves the gate, and every hour.
+    """Prunes weights at once, after each version that leaves the gate, and every hour.
 
-    Runs until cancelled. What cannot be removed now is tried again at the next look.
+    Runs until cancelled. Failures are tried again at the next pass.
     """
     while True:
         pruning.due.clear()
@@ -139,24 +142,24 @@ async def prune(pruning: Pruning) -> None:
 
 
 async def retaining(store: Store, keep_days: float) -> None:
-    """Looks at once and then every hour. Runs until cancelled."""
+    """Runs a pass at once and then every hour. Runs until cancelled."""
     while True:
         try:
             await retain(store, keep_days)
-        except StoreError as problem:  # the disk may have room again at the next look
+        except StoreError as problem:  # the disk may have room again at the next pass
             log.warning("what is too old could not be erased: %s", problem)
         await asyncio.sleep(LOOK_EVERY_S)
 
 
 def set_aside() -> int:
-    """What is loaded by now is never collected, nor looked at by the collector; gives how many objects that are."""
+    """Excludes all present objects from garbage collection; returns their number."""
     gc.collect()
     gc.freeze()
     return gc.get_freeze_count()
 
 
 async def giving_back(every_s: float = GIVE_BACK_EVERY_S) -> None:
-    """Gives memory back now and then, until cancelled."""
+    """Returns freed memory now and then, until cancelled."""
     can = True
     while can:
         await asyncio.sleep(every_s)

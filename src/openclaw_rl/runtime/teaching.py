@@ -1,4 +1,4 @@
-"""The parts that teach: who is asked about a judged turn, and the bridge that keeps users' hints in prompts."""
+"""The parts that teach: the teaching stage for judged turns, and the bridge that keeps users' hints in prompts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from openclaw_rl.teach.redone import Hindsight
 from openclaw_rl.teach.stage import LearningRules, Teacher, TeachStage
 from openclaw_rl.trainers.settings import TeacherKind
 
-EARLIER = 200  # of a user's turns are looked through for other requests
+EARLIER = 200  # this many of a user's turns are searched for other requests
 
 
 def bridge_of(
     config: Config, store: Store, engine: Engine, renderer: ChatRenderer, served: ServedVersions
 ) -> BridgeStage:
-    """The bridge stage, and with it which hints are in prompts."""
+    """The bridge stage, which decides which hints are in prompts."""
 
     async def current(turn: Turn) -> PolicyVersion:
         scope = own_scope(config.train.scopes, user=turn.user, agent=turn.agent)
@@ -48,7 +48,7 @@ def bridge_of(
 def teach_stage_of(
     config: Config, bridge: BridgeStage, renderer: ChatRenderer, rules: LearningRules, publishing: TakesBack
 ) -> TeachStage:
-    """The teaching stage; the base model is asked where it is the teacher that the method distils."""
+    """The teaching stage; the base model is asked if it is the teacher that the method distils."""
     method, prober = config.trainer.method, bridge.prober
     base = hindsight = None
     if config.teach.demonstrations and method.teacher is TeacherKind.BASE and method.moves_to_target:
@@ -62,9 +62,9 @@ def teach_stage_of(
 def outcome_stage_of(
     config: Config, store: Store, renderer: ChatRenderer, rules: LearningRules, judge: Judge
 ) -> OutcomeStage:
-    """The stage that makes samples of episodes, by the rules that hold for conversations too.
+    """The stage that makes samples of episodes, by the same rules as for conversations.
 
-    Raises ConfigError where steps are to be judged and the judge is not a language model.
+    Raises ConfigError if steps are to be judged and the judge is not a language model.
     """
     if config.episodes.judge_steps and not isinstance(judge, LlmJudge):
         raise ConfigError(
@@ -76,7 +76,7 @@ def outcome_stage_of(
 
 
 def _other_requests(bridge: BridgeStage, renderer: ChatRenderer) -> OtherRequests:
-    """Where a hint is shown on other requests: a user's own are found in the store, others by the model's template."""
+    """The source of other requests: a user's own come from the store, others from the model's template."""
     prober, store = bridge.prober, bridge.store
 
     async def earlier(turn: Turn) -> list[Turn]:

@@ -1,1 +1,1 @@
-"""What a server reports of itself to other programs: numbers over time, traces, and the form of its log."""
+"""A server's reports to other programs: metrics over time, traces, and the log's format."""

@@ -1,7 +1,7 @@
-"""Hands records to a process that writes them elsewhere. Whoever has records never waits for it.
+"""Passes records to a process that writes them elsewhere, without making the caller wait.
 
-Libraries that report to other programs import for seconds, hold the interpreter and wait for networks. Each therefore
-has a process of its own, fed by a thread of its own from a bounded queue. What finds the queue full is dropped and
+Libraries that report to other programs take seconds to import, block the interpreter and wait for networks. So each
+has its own process, fed by its own thread from a bounded queue. Records are dropped if the queue is full, and
 counted.
 """
 
@@ -28,7 +28,7 @@ OK = "ok"
 
 @dataclass(frozen=True, slots=True)
 class FeedLimits:
-    """How long a sink may take, in seconds: to open, to answer, before it is started again, and at the end."""
+    """Time limits of a sink, in seconds: to open, to answer, before a restart, and at the end."""
 
     open_s: float = 120.0
     answer_s: float = 60.0
@@ -39,7 +39,7 @@ class FeedLimits:
 
 @dataclass(frozen=True, slots=True)
 class FeedStatus:
-    """How many records the sink took over, were dropped, and wait; `problem` is the last, empty where all is well."""
+    """How many records were taken by the sink, were dropped, and wait; `problem` is the last, empty if all is well."""
 
     name: str
     sent: int
@@ -60,30 +60,30 @@ class SinkFeeder:
         self._options = options
         self._environment = environment
         self._limits = limits or FeedLimits()
-        # dropped where it is full; `dropped` counts it
+        # dropped if it is full; `dropped` counts it
         self._queue: queue.Queue[Record | None] = queue.Queue(self._limits.most_waiting)
         self._sent = self._dropped = 0
         self._problem = ""
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
-        # joined by `close` for a while; a daemon, so that a sink that hangs does not keep the program from ending
+        # `close` joins it for a while; a daemon, so that a hanging sink does not keep the program from ending
         self._thread = threading.Thread(target=self._run, name=f"sink-{name}", daemon=True)
         self._thread.start()
 
     @property
     def status(self) -> FeedStatus:
-        """How it goes at this moment."""
+        """The present status."""
         return FeedStatus(self.name, self._sent, self._dropped, self._queue.qsize(), self._problem)
 
     def put(self, record: Record) -> None:
-        """Takes the record over, or drops it where too many wait. Returns at once."""
+        """Queues the record, or drops it if too many wait. Returns at once."""
         try:
             self._queue.put_nowait(record)
         except queue.Full:
             self._drop(1)
 
     def close(self) -> None:
-        """Lets the sink take what waits, as long as it may, and ends its process. Blocks for a few seconds at most."""
+        """Lets the sink take waiting records for a few seconds at most, then ends its process. Blocks."""
         self._stopping.set()
         try:
             self._queue.put_nowait(None)
@@ -104,7 +104,7 @@ class SinkFeeder:
                 return
 
     def _next(self) -> tuple[list[Record], bool]:
-        """What waits, at least one record; and whether it is the last."""
+        """The waiting records, at least one; and whether they are the last."""
         batch: list[Record] = []
         item = self._queue.get()
         while item is not None:
@@ -132,7 +132,7 @@ class SinkFeeder:
         return True
 
     def _is_open(self) -> bool:
-        """Whether the process runs and its sink is open; starts it where it does not."""
+        """Whether the process runs and its sink is open; starts it if it does not."""
         if self._process is not None and self._process.poll() is None:
             return True
         self._end(kill=True)
@@ -142,7 +142,7 @@ class SinkFeeder:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, **(self._environment or {})},
-                start_new_session=True,  # Ctrl-C is the server's to handle
+                start_new_session=True,  # the server handles Ctrl-C
             )
         except OSError as problem:
             self._note(str(problem))
@@ -156,7 +156,7 @@ class SinkFeeder:
         return False
 
     def _asked(self, message: Json | Mapping[str, Json] | list[Record], limit_s: float) -> str | None:
-        """The problem that the process reports, empty for none; None where it died or said nothing in time."""
+        """The problem that the process reports, empty for none; None if it died or said nothing in time."""
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
         try:
@@ -205,7 +205,7 @@ class SinkFeeder:
 
 
 def _line(stream: IO[bytes], limit_s: float) -> str | None:
-    """The next line without its end; empty where the stream has ended, None where none came in time."""
+    """The next line without its end; empty if the stream has ended, None if none came in time."""
     if not is_readable(stream.fileno(), limit_s):
         return None
     return stream.readline().decode("utf-8", "replace").strip()

@@ -28,7 +28,7 @@ UNCOUNTED = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "WANDB_ERROR_REPORTING": "false",
 }
-# What has to be there for each, and the extra that brings it is named after the sink.
+# The module that each sink needs; the extra that installs it has the sink's name.
 NEEDS: dict[str, tuple[str, ...]] = {
     SinkKind.TENSORBOARD: ("tensorboard",),
     SinkKind.TRACKIO: ("trackio",),
@@ -40,7 +40,7 @@ EVALUATION_S = 60.0  # a command waits at most this long for a sink
 
 
 def check_installed(metrics: MetricsSettings, traces: TracesSettings) -> None:
-    """Raises ConfigError where the settings name a sink whose library is not installed."""
+    """Raises ConfigError if the settings name a sink whose library is not installed."""
     wanted = [(kind.value, "metrics.sinks names") for kind in metrics.sinks]
     wanted += [(OTEL, "traces.endpoint needs")] if traces.endpoint else []
     for kind, why in wanted:
@@ -51,14 +51,14 @@ def check_installed(metrics: MetricsSettings, traces: TracesSettings) -> None:
 
 
 class Telemetry:
-    """Where events go. Nothing of it waits, and nothing that happens in a sink is felt by who serves or trains."""
+    """The destination of events. It never blocks, and failures of sinks do not affect serving or training."""
 
     def __init__(self, numbers: Sequence[SinkFeeder] = (), traces: SinkFeeder | None = None) -> None:
         self._numbers = numbers
         self._traces = traces
 
     def heard(self, events: Sequence[StoreEvent]) -> None:
-        """Hands what was committed to the sinks that want it."""
+        """Passes committed events to the sinks that want them."""
         at_s = time.time()
         for event in events:
             if self._traces is not None:
@@ -68,16 +68,16 @@ class Telemetry:
                 self._put(numbers)
 
     def evaluated(self, name: str, figures: Mapping[str, Json]) -> None:
-        """Hands the figures of an evaluation to the sinks of numbers."""
+        """Passes the figures of an evaluation to the sinks of numbers."""
         self._put(evaluation(name, figures, time.time()))
 
     @property
     def statuses(self) -> list[FeedStatus]:
-        """How each sink does."""
+        """The status of each sink."""
         return [feeder.status for feeder in self._feeders]
 
     def findings(self) -> list[Finding]:
-        """Sinks that lost something, or do not work now."""
+        """Findings on sinks that lost records or do not work now."""
         found = []
         for one in self.statuses:
             if one.problem or one.dropped:
@@ -103,9 +103,9 @@ class Telemetry:
 def opened_telemetry(
     home: Path, metrics: MetricsSettings, traces: TracesSettings, *, what: str = "", limits: FeedLimits | None = None
 ) -> Telemetry:
-    """The sinks that the settings name; `what` names an evaluation, which is a run of its own.
+    """The sinks that the settings name; `what` names an evaluation, which is a separate run.
 
-    Raises ConfigError where one is not installed.
+    Raises ConfigError if one is not installed.
     """
     check_installed(metrics, traces)
     if not metrics.sinks and not traces.endpoint:
@@ -128,7 +128,7 @@ def opened_telemetry(
 def note_evaluation(
     home: Path, metrics: MetricsSettings, name: str, figures: Mapping[str, Json], *, limit_s: float = EVALUATION_S
 ) -> list[Finding]:
-    """Enters an evaluation in the sinks of numbers, and waits for them. Returns what went wrong. Blocks."""
+    """Sends an evaluation to the sinks of numbers, and waits for them. Returns what went wrong. Blocks."""
     limits = FeedLimits(open_s=limit_s, answer_s=limit_s, pause_s=0.1, close_s=limit_s)
     sinks = opened_telemetry(home, metrics, TracesSettings(), what=f"eval-{name}", limits=limits)
     sinks.evaluated(name, figures)

@@ -1,4 +1,4 @@
-"""What is sent to sinks: events as plain JSON, and the numbers in them under the names that curves have."""
+"""The data sent to sinks: events as plain JSON, and their numbers with the names of curves."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LONGEST = 200  # letters of a number's name
 
 
 def numbers_of(event: StoreEvent, at_s: float) -> Record | None:
-    """The numbers of a step or a gate, by version: `x` is the version's number. None for what has no numbers.
+    """The numbers of a step or a gate, by version: `x` is the version's number. None for events without numbers.
 
-    Steps of versions that are a user's or an agent's own are under `own_step` and `own_gate`, without whose they are.
+    Steps of users' and agents' versions are under `own_step` and `own_gate`, without the owner's name.
     """
     if event.kind not in (EventKind.STEP, EventKind.GATE) or event.version is None:
         return None
@@ -53,7 +53,7 @@ def event_record(event: StoreEvent, at_s: float) -> Record:
 
 
 def flat(held: Mapping[str, Json], above: str = "") -> dict[str, float]:
-    """The finite numbers in nested mappings, by their path. Lists are left out, and so are texts."""
+    """The finite numbers in nested mappings, by their path. Lists and texts are left out."""
     found: dict[str, float] = {}
     for name, value in held.items():
         path = f"{above}{name}"[:LONGEST]

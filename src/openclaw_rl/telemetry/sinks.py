@@ -1,4 +1,4 @@
-"""Where numbers can go: each opened from its options, within a process of its own."""
+"""The sinks of numbers: each is opened from its options in a separate process."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class RecordSink(Protocol):
     """Takes records."""
 
     def take(self, records: Sequence[Record]) -> None:
-        """Writes them; what it raises is reported to the owner."""
+        """Writes them; its errors are reported to the owner."""
         ...
 
     def close(self) -> None:
-        """Writes what it still holds, and ends."""
+        """Flushes and ends."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NumberSink:
-    """A sink of numbers: `write` is given names with values, the version's number, and seconds since the epoch."""
+    """A sink of numbers: `write` gets names with values, the version's number, and seconds since the epoch."""
 
     write: Callable[[dict[str, float], int, float], None]
     end: Callable[[], None]
@@ -61,7 +61,7 @@ def tensorboard_sink(options: dict[str, str]) -> NumberSink:
 
 
 def trackio_sink(options: dict[str, str]) -> NumberSink:
-    """A run in trackio's local database; where TRACKIO_DIR is not set, in `folder`."""
+    """A run in trackio's local database; in `folder` if TRACKIO_DIR is not set."""
     import trackio
 
     name, project = options["run"], options["project"]
@@ -109,7 +109,7 @@ def wandb_sink(options: dict[str, str]) -> NumberSink:
         settings=wandb.Settings(silent=True, x_disable_stats=True, console="off"),
     )
     run.define_metric("version")
-    run.define_metric("*", step_metric="version")  # gates come after the next step where scopes differ
+    run.define_metric("*", step_metric="version")  # with several scopes, gates may come after the next step
 
     def write(rows: dict[str, float], x: int, _at_s: float) -> None:
         run.log({**rows, "version": x})
@@ -126,7 +126,7 @@ SINKS: dict[str, Callable[[dict[str, str]], RecordSink]] = {
 
 
 def sink_options(*, home: Path, project: str, run: str, mlflow_uri: str, what: str = "") -> dict[str, str]:
-    """What a sink's process is given: the same run again after a restart; with `what`, a run of its own."""
+    """The options of a sink's process: the same run after a restart; with `what`, a separate run."""
     folder = home.absolute() / "metrics"
     suffix = f"{what}-{time.strftime('%Y%m%d-%H%M%S')}" if what else ""
     name = "-".join(part for part in (run or home.absolute().name.lstrip("."), suffix) if part)

@@ -1,7 +1,7 @@
-"""Traces of turns by OTLP: each turn is a trace of its own, and its spans are found again by its id, hours later.
+"""Traces of turns by OTLP: each turn is a separate trace, and its id finds its spans again hours later.
 
-The ids of traces and spans are derived from the ids of turns and versions, so nothing has to be remembered between a
-request and the step, gate and version that learned from it, not even over a restart. A version has a trace as well; its
+The ids of traces and spans are derived from the ids of turns and versions, so nothing is remembered between a
+request and the step, gate and version that learned from it, even over a restart. A version has a trace as well; its
 spans and those of its turns are linked.
 """
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 NAMES = ("request", "stored", "judged", "sample", "step", "gate", "served", "dropped")
 REQUEST = "request"
-VERSION = "version "  # what names of versions' traces begin with
-MOST_OPEN = 10_000  # turns of which it is remembered when they moved last
+VERSION = "version "  # the prefix of names of versions' traces
+MOST_OPEN = 10_000  # turns whose last change is remembered
 _STATES = {"judged": "judged", "ready": "sample", "dropped": "dropped"}
 
 
@@ -42,7 +42,7 @@ class SpanFacts:
 
 @dataclass(slots=True)
 class SpanMaker:
-    """Makes spans of events. What it remembers only says when a stage began; without it a span has no length."""
+    """Makes spans of events. It only remembers when stages began; without that, a span has no length."""
 
     _moved_s: OrderedDict[str, float] = field(default_factory=OrderedDict)
 
@@ -88,13 +88,13 @@ def _of_version(
 
 
 def trace_id(about: str, installation: str = "") -> int:
-    """128 bits: of a turn from its id alone, of a version from the installation too."""
+    """128 bits: for a turn from its id alone, for a version from the installation too."""
     seed = f"{installation} {about}" if about.startswith(VERSION) else about
     return int.from_bytes(hashlib.sha256(f"trace {seed}".encode()).digest()[:16], "big")
 
 
 def span_id(about: str, name: str, began_s: float | None = None) -> int:
-    """64 bits. The first span of a trace is found by its name alone, since the others are beneath it."""
+    """64 bits. The first span of a trace is found by name, since the others are its children."""
     when = "" if name == _root(about) else f" {began_s!r}"
     return int.from_bytes(hashlib.sha256(f"span {about} {name}{when}".encode()).digest()[:8], "big")
 
@@ -116,7 +116,7 @@ class SpanSink:
 
 
 class SpanWriter:
-    """Spans as OpenTelemetry has them, and the exporter that sends them to the collector."""
+    """OpenTelemetry spans, and the exporter that sends them to the collector."""
 
     def __init__(self, endpoint: str, installation: str) -> None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -127,7 +127,7 @@ class SpanWriter:
         self._resource = Resource({"service.name": "openclaw-rl", "service.instance.id": installation})
 
     def send(self, spans: Sequence[SpanFacts]) -> None:
-        """Sends them. Raises ConfigError where the collector does not take them."""
+        """Sends them. Raises ConfigError if the collector does not take them."""
         from opentelemetry.sdk.trace.export import SpanExportResult
 
         if spans and self._exporter.export([self._made(span) for span in spans]) is not SpanExportResult.SUCCESS:

@@ -20,7 +20,7 @@ from openclaw_rl.telemetry.sinks import SINKS, RecordSink
 from openclaw_rl.telemetry.spans import span_sink
 
 OTEL = "otel"
-CLOSE_S = 10.0  # a library that does not end by itself is left then
+CLOSE_S = 10.0  # a library that has not ended by then is abandoned
 _OPENERS: dict[str, Callable[[dict[str, str]], RecordSink]] = {**SINKS, OTEL: span_sink}
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     set_up_logging(logging.WARNING, text=f"{sys.argv[1]}: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what a library prints must not get between the answers
+    os.dup2(2, 1)  # a library's output must not mix with the answers
     lines: queue.Queue[str | None] = queue.Queue(maxsize=4)  # the feeder waits for each answer
     threading.Thread(target=_read, args=(lines,), daemon=True).start()
     options = lines.get()
@@ -41,7 +41,7 @@ def main() -> None:
         print(OK, file=answers)
         while (line := lines.get()) is not None:
             print(_taken(sink, line), file=answers)
-    except Exception as problem:  # the edge of the process: the feeder is informed
+    except Exception as problem:  # the edge of the process: it is reported to the feeder
         print(_words(problem), file=answers)
     finally:
         if sink is not None:
@@ -52,7 +52,7 @@ def main() -> None:
 def _taken(sink: RecordSink, line: str) -> str:
     try:
         sink.take(json.loads(line))
-    except Exception as problem:  # one record that is not taken must not end the others
+    except Exception as problem:  # one bad record must not stop the others
         return _words(problem)
     return OK
 

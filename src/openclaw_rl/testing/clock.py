@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Clock:
-    """Call it for the time in seconds; `advance` moves it on."""
+    """Call it for the time in seconds; `advance` moves it forward."""
 
     def __init__(self, now_s: float = 1_000_000.0) -> None:
         self._now_s = now_s
@@ -14,7 +14,7 @@ class Clock:
         return self._now_s
 
     def advance(self, seconds: float) -> float:
-        """Moves on and gives the new time. Raises ValueError for a move back."""
+        """Moves forward and returns the new time. Raises ValueError for a move back."""
         if seconds < 0:
             raise ValueError(f"a clock does not go back {-seconds} s")
         self._now_s += seconds

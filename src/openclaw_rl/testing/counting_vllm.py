@@ -1,8 +1,8 @@
-"""A program that is started as vLLM's server is, and speaks as it does; each id it says is one more than the last.
+"""A program with the command line and API of vLLM's server; each id it samples is one more than the last.
 
 `python -m openclaw_rl.testing.counting_vllm --model FOLDER --host A --port N`; further options of vLLM are allowed.
-Where OPENCLAW_RL_TEST_PIDS names a file, each start adds a line with its process ids: its own, and that of a child
-which, as what computes for vLLM, does not notice that its server is gone.
+If OPENCLAW_RL_TEST_PIDS names a file, each start adds a line with its process ids: its own, and that of a child
+which, like vLLM's computing process, does not notice that its server is gone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PIDS = "OPENCLAW_RL_TEST_PIDS"
 
 
 def counting(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Sequence[int]:
-    """Wherever an answer goes on, one sees whether any token is lost or said twice."""
+    """Counts on, so that a continued answer shows any lost or repeated token."""
     return [prompt.tokens[-1] + 1 + at for at in range(sampling.max_tokens)]
 
 

@@ -1,4 +1,4 @@
-"""An engine that says what a script says, under the rules of a real one."""
+"""An engine with scripted answers, under the rules of a real one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from openclaw_rl.errors import AdapterError, EngineError, RequestError
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """One answer, and what happens on the way to it.
+    """One answer, and what happens during it.
 
     Before the token `waits_at` it waits until the engine's `go` is set; instead of the token `fails_at` it ends in
     `problem`.
@@ -31,7 +31,7 @@ class Says:
 
 Reply = Sequence[int] | Says
 Script = Callable[[Prompt, Sampling, PolicyVersion], Reply]
-Scoring = Callable[[Prompt, int, PolicyVersion, int], Scores]  # of a prompt from an id on, with so many likeliest
+Scoring = Callable[[Prompt, int, PolicyVersion, int], Scores]  # of a prompt from an id on, with this many likeliest ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +44,18 @@ class EngineRequest:
 
 
 class ScriptedEngine:
-    """Gives the replies in turn, or what a function of the request gives; each token at a log-probability of `logp`.
+    """Gives the replies in turn, or those of a function of the request; each token has log-probability `logp`.
 
-    With `scoring` that function says what ids cost, those it gives itself too.
+    `scoring`, if given, computes the log-probabilities of ids, including its own answers'.
 
-    Like a real engine it stops at `max_tokens` and at a stop id (which it gives), refuses what is not loaded, does not
-    fit or is damaged, and unloads a version once nothing runs on it; `tests/contracts` hold both to that. A reply that
-    the script ends by itself ends as `ends` says. With `hold`, each token after the first waits until the event is set;
-    with `gap_s`, each is due that long after the last. The first says that `cached` ids of the prompt were reused.
+    Like a real engine, it stops at `max_tokens` and at a stop id (which it returns), refuses what is not loaded, does
+    not fit or is damaged, and unloads a version when nothing runs on it; `tests/contracts` check this for both. A reply
+    that the script ends has the finish reason `ends`. With `hold`, each token after the first waits until the event is
+    set; with `gap_s`, each is due that long after the last. The first reports that `cached` ids of the prompt were
+    reused.
 
-    `asked`, `scored` and `calls` hold what came, `closed` what was given up midway; `on_end` hears how many tokens each
-    answer gave. While it `is_away`, whatever is asked of it raises EngineError.
+    `asked`, `scored` and `calls` record the calls, `closed` those given up midway; `on_end` gets the number of tokens
+    of each answer. While it `is_away`, every call raises EngineError.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class ScriptedEngine:
 
     @property
     def loaded(self) -> list[PolicyVersion]:
-        """The versions that can be asked for, the base model left out, in the order in which they came."""
+        """The loaded versions without the base model, in the order of loading."""
         return [version for version in self.versions if not version.is_base and version not in self._leaving]
 
     async def generate(
@@ -136,9 +137,9 @@ class ScriptedEngine:
             self._on_end(given)
 
     async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
-        """What `scoring` says; without it `logp` for each id, and as likeliest the ids themselves and those after them.
+        """The result of `scoring`; by default `logp` for each id, with itself and the ids after it as likeliest.
 
-        Raises RequestError where there is nothing to score.
+        Raises RequestError if there is nothing to score.
         """
         self.calls.append(f"score {version}")
         self._check(prompt, version, most=self._context_length)
@@ -148,7 +149,7 @@ class ScriptedEngine:
         return self._scoring(prompt, start, version, top_k)
 
     async def load(self, adapter: Adapter) -> None:
-        """From now on this version can be asked for. Raises AdapterError where its files lack or are not finite."""
+        """Loads a version. Raises AdapterError if its files are missing or not finite."""
         self.calls.append(f"load {adapter.version}")
         if self.is_away:
             raise EngineError("the engine is gone")
@@ -170,26 +171,26 @@ class ScriptedEngine:
             self._let_go()
 
     async def flush(self) -> None:
-        """It remembers no prompt."""
+        """Does nothing: it caches no prompts."""
         self.calls.append("flush")
 
     async def check_grammar(self, grammar: Grammar) -> None:
-        """Raises RequestError: a script cannot be held to anything."""
+        """Raises RequestError: a script cannot be constrained."""
         raise RequestError("a scripted engine cannot constrain an answer to a format", fix="leave the format out")
 
     async def stats(self) -> EngineStats:
-        """How much runs; the rest is not counted."""
+        """The number of running answers; the rest is not counted."""
         if self.is_away:
             raise EngineError("the engine is gone")
         versions = tuple(str(version) for version in self.loaded)
         return EngineStats(sum(self._running.values()), 0, 0, 0, 0, 0, 0, 0.0, 0.0, versions)
 
     async def aclose(self) -> None:
-        """From now on it is away."""
+        """Makes it unavailable from now on."""
         self.is_away = True
 
     async def _due(self, says: Says, at: int, begin_s: float) -> None:
-        """Returns when the token may be given. Raises the problem that stands in its place."""
+        """Returns when the token is due. Raises the problem scripted in its place."""
         if at == says.fails_at and says.problem is not None:
             raise says.problem
         if at == says.waits_at:

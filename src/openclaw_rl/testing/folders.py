@@ -1,4 +1,4 @@
-"""A folder that has been lived in: turns in every state, and two versions, one made from the other."""
+"""A used home folder: turns in every state, and two versions, one made from the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Fill = Callable[[Path, PolicyVersion], None]
 
 
 def a_small_adapter(folder: Path, version: PolicyVersion) -> None:
-    """Files in the places of an adapter's, whole by their own header."""
+    """Files in place of an adapter's, with valid headers."""
     header = b'{"w":{"dtype":"U8","shape":[32],"data_offsets":[0,32]}}'
     body = bytes(range(version.number, version.number + 32))
     (folder / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header + body)
@@ -33,7 +33,7 @@ def a_small_adapter(folder: Path, version: PolicyVersion) -> None:
 
 
 def with_state(folder: Path, version: PolicyVersion) -> None:
-    """A small adapter, and beside it the trainer's state under its seal."""
+    """A small adapter, and next to it the sealed trainer's state."""
     a_small_adapter(folder, version)
     (folder / STATE).write_bytes(b"moments")
     facts: dict[str, Json] = {"format": 1, "version": str(version), "steps": version.number}
@@ -41,7 +41,7 @@ def with_state(folder: Path, version: PolicyVersion) -> None:
 
 
 async def lived_in(home: Path, *, sessions: int = 2, fill: Fill = a_small_adapter) -> None:
-    """In each session seven turns: two trained, the others ready, judged, paired, served and dropped.
+    """Seven turns in each session: two trained, the others ready, judged, paired, served and dropped.
 
     `fill` writes the files of a version into its folder.
     """
@@ -71,7 +71,7 @@ async def _turn(store: Store, name: str, session: int, *, upto: str) -> str:
 
 
 async def add_version(store: Store, home: Path, number: int, fill: Fill, turns: tuple[str, ...]) -> None:
-    """A version of so many turns, made from the one before it and served from now on."""
+    """A version of these turns, made from the one before it, and now served."""
     version, parent = PolicyVersion(SHARED, number), PolicyVersion(SHARED, number - 1)
     folder = version_folder(home, version)
     folder.mkdir(parents=True)

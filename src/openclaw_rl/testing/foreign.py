@@ -1,4 +1,4 @@
-"""Foreign code that tells when it was run, for tests that nothing of the kind is."""
+"""Foreign code that records that it was run, for tests that it is never run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class Trap:
-    """Its pickle, when read, leaves a mark."""
+    """An object whose pickle leaves a mark when read."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark

@@ -1,4 +1,4 @@
-"""A judge and a chat model that say what they were told to say."""
+"""A scripted judge and a scripted chat model."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Opinion = int | None | tuple[int | None, str] | JudgeError
 
 
 class ScriptedJudge:
-    """Gives the opinions in turn, or what a function of turn and next state gives.
+    """Gives the opinions in turn, or those of a function of turn and next state.
 
-    An opinion is a score, a score with a hint, or the JudgeError to raise. `judged` holds what it was asked.
+    An opinion is a score, a score with a hint, or the JudgeError to raise. `judged` records the calls.
     """
 
     def __init__(self, opinions: Sequence[Opinion] | Callable[[Turn, NextState], Opinion]) -> None:
@@ -42,7 +42,7 @@ class ScriptedJudge:
 
 
 class ScriptedChat:
-    """Gives the replies in turn, or what a function of the messages gives. `asked` holds what it was sent."""
+    """Gives the replies in turn, or those of a function of the messages. `asked` records the messages."""
 
     def __init__(self, replies: Sequence[str | JudgeError] | Callable[[Sequence[Message]], str | JudgeError]) -> None:
         self._replies = replies if callable(replies) else _said_in_turn(replies)

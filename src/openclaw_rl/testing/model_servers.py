@@ -1,7 +1,7 @@
-"""A server that speaks as vLLM does, with a scripted engine behind it; SGLang's is in `sglang_server`.
+"""A server with vLLM's API over a scripted engine; SGLang's is in `sglang_server`.
 
-It is modelled on answers of a real one (release 0.32.0) and refuses what that refuses, and fields that it does not
-know, so that nothing is sent that means nothing.
+It is modelled on answers of a real one (release 0.32.0) and refuses what that refuses, and unknown fields,
+so that clients send nothing meaningless.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DEAD = "EngineCore encountered an issue. See stack trace (above) for the root ca
 
 @dataclass(slots=True)
 class ModelServer:
-    """What stands behind either double. `adapters` are by the name the client gave them; `asked` are bodies as sent."""
+    """The state of either double. `adapters` are by the client's names; `asked` are bodies as sent."""
 
     engine: Engine
     cut: Callable[[str], list[int]]
@@ -46,22 +46,22 @@ class ModelServer:
     most_rank: int = 64
     is_raw: bool = True  # whether log-probabilities are the model's own, before temperature and cuts
     gives_ids: bool = True
-    takes_tokens: bool = True  # by a route of ids alone
-    is_full: bool = False  # answers nobody else now
-    model: str = "/models/weights"  # as it calls what it serves
-    breaks_after: int | None = None  # tokens of the next answer, whose connection is closed then
+    takes_tokens: bool = True  # by a route that takes only ids
+    is_full: bool = False  # accepts no more requests now
+    model: str = "/models/weights"  # its name of the served model
+    breaks_after: int | None = None  # tokens of the next answer, after which the connection is closed
     dies_after: int | None = None  # tokens of the next answer; the server lives on for a moment and computes no more
     is_dead: bool = False
-    cached: int = 0  # of each prompt, as the server says
-    connections: set[object] = field(default_factory=set)  # over which answers were asked for
+    cached: int = 0  # of each prompt, as reported
+    connections: set[object] = field(default_factory=set)  # over which requests came
     adapters: dict[str, PolicyVersion] = field(default_factory=dict)
-    numbers: Iterator[int] = field(default_factory=lambda: count(1_000))  # of the versions behind adapters
+    numbers: Iterator[int] = field(default_factory=lambda: count(1_000))  # of the versions for adapters
     asked: list[dict[str, Any]] = field(default_factory=list)
-    forgets_prompts: bool = True  # whether it can be asked to
+    forgets_prompts: bool = True  # whether it can flush its cache
     flushed: int = 0
 
     async def load(self, name: str, folder: Path) -> str:
-        """What is wrong with an adapter; empty where it is loaded."""
+        """What is wrong with an adapter; empty if it is loaded."""
         if name in self.adapters:
             return f"The lora adapter '{name}' has already been loaded."
         if not (folder / "adapter_config.json").is_file():
@@ -69,7 +69,7 @@ class ModelServer:
         rank = int(json.loads((folder / "adapter_config.json").read_text("utf-8")).get("r", 1))
         if rank > self.most_rank:
             return f"LoRA rank {rank} is greater than max_lora_rank {self.most_rank}."
-        version = PolicyVersion(SHARED, next(self.numbers))  # never one that was unloaded: answers may still run on it
+        version = PolicyVersion(SHARED, next(self.numbers))  # never reuse an unloaded one: answers may still run on it
         try:
             await self.engine.load(Adapter(folder, digest_of_folder(folder), version))
         except (AdapterError, OSError) as problem:
@@ -80,7 +80,7 @@ class ModelServer:
     async def tokens(
         self, prompt: list[int], sampling: Sampling, version: PolicyVersion
     ) -> AsyncIterator[SampledToken]:
-        """The scripted answer, cut off where the connection is to break."""
+        """The scripted answer, cut off where the connection should break."""
         breaks, self.breaks_after = self.breaks_after, None
         dies, self.dies_after = self.dies_after, None
         given = 0
@@ -95,7 +95,7 @@ class ModelServer:
                 yield token
 
     def logp(self, token: SampledToken, sampling: Sampling) -> float:
-        """What is reported of it."""
+        """The reported log-probabilities."""
         return 0.0 if sampling.temperature < 0.1 and not self.is_raw else token.logp
 
 
@@ -202,7 +202,7 @@ async def _vllm_stream(
     try:
         async for token in server.tokens(body["prompt"], sampling, version):
             logp = server.logp(token, sampling)
-            # as the real one does: the sampled token stands among the likeliest, first
+            # as the real one does: the sampled token is first among the likeliest
             likely = {token.token: logp, **dict(token.top)}
             choice = {
                 "index": 0,
@@ -247,7 +247,7 @@ async def _vllm_scores(server: ModelServer, body: dict[str, Any], version: Polic
 
 
 def sampling_of(body: dict[str, Any], most: int, stops: list[int], seed: int, top: int) -> Sampling:
-    """What is sampled by, from the fields that both kinds of server call the same."""
+    """The sampling options, from the fields with the same names in both servers."""
     top_k = max(0, body["top_k"])
     return Sampling(most, body["temperature"], top_k=top_k, seed=seed, stop_ids=tuple(stops), top_logprobs=top)
 
@@ -281,7 +281,7 @@ def _flush(server: ModelServer) -> Callable[[web.Request], Any]:
 
 
 def keyed(server: ModelServer) -> Any:
-    """Refuses whoever has another key."""
+    """Refuses requests with another key."""
 
     @web.middleware
     async def check(request: web.Request, handler: Callable[[web.Request], Any]) -> web.StreamResponse:

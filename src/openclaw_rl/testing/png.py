@@ -7,7 +7,7 @@ import zlib
 
 
 def a_png(shade: int = 128, *, width: int = 4, height: int = 3, words: str = "") -> bytes:
-    """A grey PNG; `words` stand in it as a text, so that they can be looked for on a disk."""
+    """A grey PNG; `words` are in it as text, so that a search of the disk can find them."""
     rows = b"".join(b"\0" + bytes([shade]) * width for _ in range(height))
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]

@@ -1,4 +1,4 @@
-"""A real Ray cluster of several nodes on this machine: each node is a group of processes of its own, to be killed."""
+"""A real Ray cluster of several nodes on this machine: each node is a separate process group that can be killed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RayNodes:
     nodes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def add(self, cpus: int, *options: str) -> int:
-        """Another node, which joins soon; its number. The head is there once this returns."""
+        """Adds a node, which joins soon; returns its number. The head is ready on return."""
         joins = ["--head", "--port", self.address.rpartition(":")[2], "--temp-dir", str(self.folder)]
         joins += ["--include-dashboard", "false"]
         joins = joins if not self.nodes else ["--address", self.address]
@@ -54,7 +54,7 @@ class RayNodes:
         return self.folder / f"node{number}.log"
 
     def kill(self, number: int) -> None:
-        """All of a node's processes at once, as when its machine loses power."""
+        """Kills all of a node's processes at once, like a power failure."""
         for pid in self.pids(number):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -71,7 +71,7 @@ class RayNodes:
         return [first, *descendants(first)]
 
     def with_a_place(self) -> int:
-        """A node other than the head's on which something of ours runs now."""
+        """A node other than the head's that runs one of our processes now."""
         return next(
             number
             for number in range(1, len(self.nodes))
@@ -85,7 +85,7 @@ class RayNodes:
             self.kill(number)
 
     def wait(self, number: int) -> None:
-        """Returns once a node is part of the cluster; one that Ray gives up on a busy machine is started again."""
+        """Returns when a node is part of the cluster; restarts one that Ray gives up on a busy machine."""
         until = time.monotonic() + START_S
         while b"Ray runtime started" not in (said := self._log(number).read_bytes()):
             if time.monotonic() > until or (self.nodes[number].poll() is not None and b"timed out" not in said):
@@ -99,7 +99,7 @@ class RayNodes:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes that a process started, and those that they did."""
+    """The descendants of a process."""
     found: list[int] = []
     with contextlib.suppress(FileNotFoundError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -109,7 +109,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs: a killed child of nobody's may stay as a zombie."""
+    """Whether a process runs: a killed orphan may remain as a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -122,7 +122,7 @@ def ray_nodes(*cpus: int) -> Iterator[RayNodes]:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
-    # Ray puts sockets there, whose paths may not be long
+    # Ray puts sockets there, whose paths must be short
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         nodes = RayNodes(Path(folder), f"{own_address()}:{port}")
         try:
@@ -136,7 +136,7 @@ def ray_nodes(*cpus: int) -> Iterator[RayNodes]:
 
 
 def own_address() -> str:
-    """This machine's address as Ray finds it."""
+    """This machine's address as Ray determines it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
         try:
             one.connect(("8.8.8.8", 80))

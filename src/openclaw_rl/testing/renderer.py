@@ -10,7 +10,7 @@ from openclaw_rl.core.message import Json, Message, Role, Tool, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.turn import Turn
 
-END = ord("$")  # ends an answer, and stands between messages
+END = ord("$")  # ends an answer, and separates messages
 
 
 def ids_of(text: str) -> tuple[int, ...]:
@@ -29,9 +29,9 @@ def every_message(messages: Sequence[Message]) -> str:
 
 
 class LetterRenderer:
-    """A prompt is `written` of its messages, one id for each character; an answer that begins with `?` is unreadable.
+    """A prompt is `written` from its messages, one id per character; an answer that begins with `?` is unreadable.
 
-    `options` holds those it was last asked with.
+    `options` are those of the last call.
     """
 
     def __init__(self, written: Callable[[Sequence[Message]], str] = every_message) -> None:
@@ -46,7 +46,7 @@ class LetterRenderer:
         *,
         options: Mapping[str, Json] | None = None,
     ) -> Prompt:
-        """The ids; what was served and its answer stand in front as they are, where the messages go on from them."""
+        """The ids; they begin with the served prompt and answer if the messages continue these."""
         self.options = options
         if served is not None:
             before = (*served.messages, served.reply)
@@ -60,15 +60,15 @@ class LetterRenderer:
         return self.reread(turn, hinted(turn.read, hint))
 
     def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
-        """The ids of these messages; as served where they are what was read then."""
+        """The ids of these messages; as served if they equal the messages of that time."""
         return turn.prompt if tuple(messages) == turn.read else Prompt(ids_of(self._written(messages)))
 
     def user_opening(self) -> tuple[Prompt, int] | None:
-        """Nothing stands in front of a user's words."""
+        """Empty: nothing comes before a user's words."""
         return None
 
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
-        """The characters without the end. Raises ValueError for what cannot be read."""
+        """The characters without the end. Raises ValueError for unreadable answers."""
         text = text_of(tokens)
         if text.startswith("?"):
             raise ValueError("a tool call that cannot be read")

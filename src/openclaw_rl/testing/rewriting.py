@@ -1,4 +1,4 @@
-"""What clients do to a served reply before they send it back, and whether a prompt made of it is honest."""
+"""How clients change a served reply before they send it back, and a check of prompts made from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EMPTY_THINK = re.compile(r"<think>\s*(?:</think>\s*)?\Z")
 
 
 class ThinkingTreatment(StrEnum):
-    """What becomes of a reply's thinking."""
+    """What clients do with a reply's thinking."""
 
     KEPT = "kept"
     DROPPED = "dropped"
@@ -27,7 +27,7 @@ class ThinkingTreatment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """One client's manners; what OpenClaw does is `Rewriting()` with thinking kept."""
+    """One client's changes; OpenClaw's are `Rewriting()` with thinking kept."""
 
     thinking: ThinkingTreatment = ThinkingTreatment.KEPT
     trims: bool = True
@@ -46,9 +46,9 @@ class Rewriting:
             tuple(self._call(call) for call in served.tool_calls),
         )
 
-    def id(self, told: str) -> str:
-        """A call's id as this client sends it back: OpenClaw's has letters and digits alone."""
-        return re.sub(r"[^0-9A-Za-z]", "", told) if self.changes_ids else told
+    def id(self, call_id: str) -> str:
+        """A call's id as this client sends it back: OpenClaw's has only letters and digits."""
+        return re.sub(r"[^0-9A-Za-z]", "", call_id) if self.changes_ids else call_id
 
     def _call(self, call: ToolCall) -> ToolCall:
         written = call.arguments
@@ -74,18 +74,18 @@ def served_form(messages: Sequence[Message], replies: Mapping[int, Message]) -> 
 
 
 def claimed(prompt: Prompt) -> frozenset[int]:
-    """The places of the replies that the prompt claims to hold as they were sampled."""
+    """The places of the replies that the prompt claims to contain as sampled."""
     keys = [read_key(segment.key) for segment in prompt.segments]
     return frozenset(key.run[0] for key in keys if key is not None and key.sampled is not None)
 
 
 def is_honest(prompt: Prompt, told: str, replies: Mapping[int, Turn], table: TokenBytes) -> bool:
-    """Whether the prompt is what the template says (`told`), but for replies that stand in it as they were sampled.
+    """Whether the prompt is what the template says (`told`), but for replies that are in it as they were sampled.
 
     `replies` are the served turns by their reply's place in the conversation, and `told` is rendered with those replies
-    as served that the prompt claims to hold (`claimed`). Each such segment must hold that turn's ids. What was sampled
-    may differ from what the template writes for that reply as white space and JSON do; its words, thinking and calls
-    must be in both.
+    as served that the prompt claims to contain (`claimed`). Each such segment must contain that turn's ids. What was
+    sampled may differ from the template's in white space and JSON notation; its words, thinking and calls
+    must be the same.
     """
     gaps: list[str] = []
     held: list[Message] = []
@@ -107,7 +107,7 @@ def is_honest(prompt: Prompt, told: str, replies: Mapping[int, Turn], table: Tok
 
 
 def _stands_at(tokens: Sequence[int], sampled: Sequence[int], start: int, stop: int) -> bool:
-    """Whether these are the sampled ids; the last may belong to what follows, where that begins with the very mark."""
+    """Whether these are the sampled ids; the last may belong to the next block, if that begins with the same mark."""
     if tuple(tokens[start:stop]) == tuple(sampled):
         return True
     return tuple(tokens[start : stop + 1]) == tuple(sampled) and stop - start == len(sampled) - 1
@@ -119,7 +119,7 @@ def _says(body: str, reply: Message) -> bool:
 
 
 def _as_double(value: Json) -> Json:
-    """Numbers as a client writes them that knows only doubles."""
+    """Numbers as written by a client that knows only doubles."""
     if isinstance(value, dict):
         return {key: _as_double(held) for key, held in value.items()}
     if isinstance(value, list):

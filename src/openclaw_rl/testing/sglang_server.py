@@ -1,7 +1,7 @@
-"""A server that speaks as SGLang does, with a scripted engine behind it.
+"""A server with SGLang's API over a scripted engine.
 
-It is modelled on the source of release 0.5.23 alone, and stricter than that: a field it does not know is refused
-wherever it stands, so that nothing is sent that means nothing.
+It is modelled on the source of release 0.5.23 only, and stricter: unknown fields are refused
+everywhere, so that clients send nothing meaningless.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ KNOWN_PARAMS = {
     "max_new_tokens", "temperature", "top_p", "top_k", "min_p", "stop_token_ids", "ignore_eos", "skip_special_tokens",
     "sampling_seed", "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "ebnf",
 }  # fmt: skip
-SPARE = 7  # ids by which a prompt must be shorter than the context
-GREEDY = 1e-6  # temperatures below are none
+SPARE = 7  # a prompt must be this many ids shorter than the context
+GREEDY = 1e-6  # lower temperatures count as 0
 FULL = {"type": "abort", "status_code": 503, "message": "The request queue is full.", "err_type": None}
 
 
 def sglang_app(server: ModelServer, *, is_incremental: bool = False, is_old: bool = False) -> web.Application:
     """The routes of SGLang that are used. `is_incremental`: as with --incremental-streaming-output, an event has what
-    is new alone; `is_old`: routes are called as they were before.
+    only new text; `is_old`: routes have their old names.
     """
     running = 0
 
@@ -57,7 +57,7 @@ def sglang_app(server: ModelServer, *, is_incremental: bool = False, is_old: boo
         server.asked.append(body)
         server.connections.add(request.transport)
         unknown = [*(set(body) - KNOWN), *(set(body["sampling_params"]) - KNOWN_PARAMS)]
-        if unknown:  # the schema's check, before anything else
+        if unknown:  # the schema check comes first
             return web.json_response({"error": f"unknown field `{unknown[0]}`"}, status=400)
         problem = _problem(server, body)
         running += 1
@@ -131,7 +131,7 @@ def _refused(problem: str) -> web.Response:
 async def _stream(
     server: ModelServer, request: web.Request, body: dict[str, Any], *, problem: str, is_incremental: bool
 ) -> web.StreamResponse:
-    """Its answer, or what is wrong as an event of one that has begun."""
+    """Its answer, or an error as an event of a started one."""
     answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await answer.prepare(request)
     if server.is_full:
@@ -171,7 +171,7 @@ async def _say(server: ModelServer, answer: web.StreamResponse, body: dict[str, 
 
 
 def _logp(server: ModelServer, token: SampledToken, sampling: Sampling) -> float:
-    """Where all is greedy, the model's own is given whatever the server was started with."""
+    """If all is greedy, the model's own log-probabilities are returned, whatever the server's options."""
     return token.logp if sampling.temperature < GREEDY or sampling.top_k == 1 else server.logp(token, sampling)
 
 

@@ -18,7 +18,7 @@ LOSS = 0.5
 
 
 def honest(samples: Sequence[Sample]) -> StepReport:
-    """What an honest step would report: one is taken where any sample has a signal."""
+    """The report of an honest step, which is taken if any sample has a signal."""
     if not any(sample.has_signal for sample in samples):
         return StepReport(took_step=False, metrics={}, why="no sample has a signal")
     return StepReport(took_step=True, metrics={"loss": LOSS})
@@ -26,10 +26,10 @@ def honest(samples: Sequence[Sample]) -> StepReport:
 
 @dataclass
 class ScriptedTrainer:
-    """Answers each step by `answer`, and writes weights that say what they were made of: the same from the same.
+    """Answers each step with `answer`, and writes weights that record what they were made of, deterministically.
 
-    An entry of a script, or what `answer` raises, may be the TrainerError to raise. `batches` holds the turns of each
-    step, `resumed`, `under` and `gentleness` what it was asked with, `rebased` what was put on what.
+    An entry of a script, or what `answer` raises, may be the TrainerError to raise. `batches` records the turns of each
+    step, `resumed`, `under` and `gentleness` its arguments, `rebased` the calls of `rebase`.
     """
 
     answer: Callable[[Sequence[Sample]], StepReport] = honest
@@ -41,7 +41,7 @@ class ScriptedTrainer:
     before_export: Callable[[], Awaitable[object]] | None = None  # once
     export_error: Exception | None = None
     progress: StepProgress | None = None
-    _made_of: str | None = None  # what the weights at hand were made of; None while there are none
+    _made_of: str | None = None  # what the present weights were made of; None without weights
 
     async def step(
         self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
@@ -58,12 +58,12 @@ class ScriptedTrainer:
         return report
 
     async def rebase(self, *, resume: Path, under: Path | None) -> None:
-        """Notes what is put on what."""
+        """Records a rebase."""
         self.rebased.append((resume, under))
         self._made_of = f"{_digest(resume)} on {_digest(under)}"
 
     async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
-        """Writes small files in the places of an adapter's and of a trainer's state. Raises TrainerError."""
+        """Writes small files in place of an adapter and a trainer's state. Raises TrainerError."""
         if self._made_of is None:
             raise TrainerError("there is no step that could be written")
         if self.before_export is not None:
@@ -72,7 +72,7 @@ class ScriptedTrainer:
         return await asyncio.to_thread(self._written, folder, version, self._made_of)
 
     async def aclose(self) -> None:
-        """Forgets the weights at hand."""
+        """Drops the present weights."""
         self._made_of = None
 
     def _written(self, folder: Path, version: PolicyVersion, made_of: str) -> Adapter:
@@ -86,7 +86,7 @@ class ScriptedTrainer:
 
 
 def scripted(reports: Sequence[StepReport | TrainerError]) -> Callable[[Sequence[Sample]], StepReport]:
-    """The reports in turn, and then what honest steps would report."""
+    """The reports in turn, and then those of honest steps."""
     rest = iter(reports)
 
     def answer(samples: Sequence[Sample]) -> StepReport:
@@ -108,6 +108,6 @@ def _digest(folder: Path | None) -> str:
 
 
 def _safetensors(made_of: str) -> bytes:
-    """A whole file of one tensor."""
+    """A valid file with one tensor."""
     header = json.dumps({"w": {"dtype": "U8", "shape": [32], "data_offsets": [0, 32]}}).encode()
     return len(header).to_bytes(8, "little") + header + hashlib.sha256(made_of.encode()).digest()

@@ -1,4 +1,4 @@
-"""Turns for tests: a conversation in words, with ids that stand for them."""
+"""Turns for tests: a conversation in words, with ids for them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def an_arrival(
     facts: Mapping[str, Json] | None = None,
     at_s: float = 1000.0,
 ) -> Arrival:
-    """A request as it came in; header names in any case."""
+    """A request as received; header names in any case."""
     said = (message(Role.USER, messages),) if isinstance(messages, str) else tuple(messages)
     lower = {name.lower(): value for name, value in (headers or {}).items()}
     return Arrival(said, (), lower, facts or {}, key_name, at_s)

@@ -1,4 +1,4 @@
-"""Answers as a model of each family writes them: the text it would sample, its end mark left out."""
+"""Answers in each family's format: the text a model would sample, without its end mark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from openclaw_rl.testing.families import StandIn
 
 
 def written(model: StandIn, reply: Message, *, opening: str = "") -> str:
-    """The reply as this model writes it behind what the template opened it with."""
+    """The reply as this model writes it after the template's opening."""
     if model.name == "gpt_oss":
         return _harmony(reply, opening)
     calls = _CALLS[model.name](reply.tool_calls)
@@ -130,5 +130,5 @@ _CALLS = {
 
 
 def arguments(**given: Json) -> str:
-    """Arguments as a model writes them, with a space more than a client would."""
+    """Arguments as a model writes them, with one space more than a client would."""
     return json.dumps(given, ensure_ascii=False, separators=(", ", ":  "))

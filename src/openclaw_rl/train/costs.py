@@ -2,7 +2,7 @@
 
     seconds = rate * (tokens + positions / even)
 
-`tokens` counts those computed, forwards and backwards; `positions` sums how many tokens stand before each of them,
+`tokens` counts those computed, forwards and backwards; `positions` sums how many tokens are before each of them,
 which is what attention reads; at position `even` attention costs as much as all the rest. Both numbers are found from
 the steps themselves, since they depend on the model and on the machine.
 """

@@ -1,4 +1,4 @@
-"""A version's way onto the disk: written under another name, synced, renamed; the unfinished is removed."""
+"""Writes versions to disk: under another name, synced, renamed; unfinished ones are removed."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Retries:
 
     @property
     def put_off(self) -> dict[str, int]:
-        """Turns that others go before, with how often each failed alone."""
+        """Turns that are put off, with the number of times each failed alone."""
         return {turn: times for turn, (times, _) in self._alone.items() if times >= ALONE_TWICE}
 
     def failed(self, samples: Sequence[Sample], now_s: float) -> tuple[tuple[str, DropReason], ...]:

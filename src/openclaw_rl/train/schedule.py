@@ -25,7 +25,7 @@ TRIED = 4  # to read again: this many times the samples that there are places fo
 
 
 def is_open(window: str, minute: int) -> bool:
-    """Whether a minute of the local day lies in the window; one that ends before it starts spans midnight."""
+    """Whether a minute of the local day is in the window; one that ends before it starts spans midnight."""
     if not window:
         return True
     start, stop = window_minutes(window)
@@ -154,7 +154,7 @@ def apart(
 
 
 def most_of_one(settings: TrainSettings) -> int:
-    """How many samples of one user a step of a shared version may hold where several users teach."""
+    """How many samples of one user a step of a shared version may contain if several users teach."""
     return max(1, int(settings.user_share * settings.batch_size))
 
 
@@ -183,7 +183,7 @@ def chosen(rehearsals: Sequence[Sample], room: RehearsalBudget) -> list[Sample]:
 
 
 def fitting(rehearsals: Iterable[Sample], room: RehearsalBudget) -> list[Sample]:
-    """Those that there is room for, the first ones first."""
+    """Those that there is room for, in order."""
     found: list[Sample] = []
     left = room.tokens
     for rehearsal in rehearsals:

@@ -80,11 +80,11 @@ class TrainSettings:
         if self.max_lag < 0 or self.max_wait_s < 0 or self.idle_s < 0:
             raise ValueError("max_lag, max_wait_s and idle_s cannot be negative")
         if not 0.0 < self.step_share <= 1.0:
-            raise ValueError(f"step_share is {self.step_share}: it lies above 0 and is at most 1")
+            raise ValueError(f"step_share is {self.step_share}: it must be above 0 and at most 1")
         if not 0.0 < self.user_share <= 1.0:
-            raise ValueError(f"user_share is {self.user_share}: it lies above 0 and is at most 1")
+            raise ValueError(f"user_share is {self.user_share}: it must be above 0 and at most 1")
         if self.retry_s <= 0 or self.retry_max_s < self.retry_s:
-            raise ValueError("retry_s lies above 0, and retry_max_s is at least that")
+            raise ValueError("retry_s must be above 0, and retry_max_s at least that")
         if self.train_window:
             window_minutes(self.train_window)
 

@@ -125,7 +125,7 @@ class TrainStage:
         return StageReport(self.name, held, is_settled, held.last_error, tuple(train_findings(facts, held)))
 
     def let_go(self) -> None:
-        """Holds nothing in memory of any turn, as after a restart; not while it runs."""
+        """Clears its memory of turns, as after a restart; only while it does not run."""
         self._scopes.clear()
 
     async def run(self) -> None:

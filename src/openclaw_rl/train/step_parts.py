@@ -37,7 +37,7 @@ class StepInProgress:
 
 
 async def holds_alone(rehearsal: Sample, since: Sequence[str]) -> bool:
-    """There is no model to ask: any later wish may speak against it."""
+    """Without a model to ask, any later wish may oppose it."""
     return not since
 
 
@@ -63,9 +63,9 @@ class StepParts:
 
 
 def left_s(progress: StepProgress | None, under_way: StepInProgress) -> float | None:
-    """The seconds that are likely left; None where nobody can tell.
+    """The seconds that are likely left; None if unknown.
 
-    Once there are updates they tell best: the distance falls by about the same factor at each, until it is `enough` or
+    Later, updates predict best: the distance falls by about the same factor at each, until it is `enough` or
     there are no more updates. What was read once more than there are updates is in their time.
     """
     if progress is None or not progress.updates or progress.distance is None:
@@ -80,7 +80,7 @@ def left_s(progress: StepProgress | None, under_way: StepInProgress) -> float | 
 
 
 def progress_in_words(progress: StepProgress | None, under_way: StepInProgress) -> str:
-    """Such as `update 3 of at most 8, 41 % of the distance left, about 20 s to go`; empty where nothing is known."""
+    """Such as `update 3 of at most 8, 41 % of the distance left, about 20 s to go`; empty if nothing is known."""
     parts: list[str] = []
     if progress is not None and progress.updates:
         parts.append(f"update {progress.updates + 1} of at most {progress.most}")

@@ -1,4 +1,4 @@
-"""Base weights in the forms that they are multiplied in: few bits, or the layout of oneDNN."""
+"""Base weights in the forms used for products: few bits, or oneDNN's layout."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from openclaw_rl.errors import ConfigError
 
 BITS = {"8bit": 8, "4bit": 4}
 BLOCK = 64  # numbers that share a scale, at 4 bits
-CHOOSERS = {"gate", "router", "shared_expert_gate"}  # what chooses experts: a few rows that decide much
-PACKED_ROWS = 16  # below so many rows torch's product with 8-bit codes is the faster one in bfloat16 on a CPU
-ROWS_HINT = 16  # what the layout is made for; the same from 2 rows up
+CHOOSERS = {"gate", "router", "shared_expert_gate"}  # layers that choose experts: a few important rows
+PACKED_ROWS = 16  # below this many rows torch's product with 8-bit codes is faster in bfloat16 on a CPU
+ROWS_HINT = 16  # the layout is made for this many rows; the same from 2 rows up
 DTYPES = (torch.float32, torch.bfloat16)
 
 
 @dataclass(frozen=True, slots=True)
 class LowBitsWeight:
-    """Base weights in 8 or 4 bits, the same in the engine and in the trainer; LoRA weights stay as they are.
+    """Base weights in 8 or 4 bits, the same in the engine and in the trainer; LoRA weights do not change.
 
         8 bits: codes round(127 w / s), s the largest |w| of a row (arXiv 2208.07339, without its 8-bit products)
         4 bits: NormalFloat codes of w / s, s the largest |w| of 64 numbers (arXiv 2305.14314)
 
     bitsandbytes makes and reads the codes; products are taken with the weights read back, in the model's number format.
-    Engine and trainer lower a model by this one function, so both compute with equal weights.
+    Engine and trainer convert a model with this same function, so both compute with equal weights.
 
     The weight is [out, in].
     """
@@ -49,7 +49,7 @@ class LowBitsWeight:
         return 8 if self.codes.dtype == torch.int8 else 4
 
     def plain(self, dtype: torch.dtype) -> Tensor:
-        """The weight read back, [out, in], in a tensor of its own."""
+        """The weight read back, [out, in], in a new tensor."""
         if self.bits == 8:
             return self.codes.to(dtype).mul_(self._row_scales(dtype)[:, None])
         library = code_library()
@@ -79,7 +79,7 @@ class LowBitsWeight:
 
 
 class LowBitsLinear(nn.Module):
-    """A linear layer with such a weight. Codes and scales are buffers, and keep their number format."""
+    """A linear layer with a low-bit weight. Codes and scales are buffers, and keep their number format."""
 
     codes: Tensor
     scales: Tensor
@@ -117,7 +117,7 @@ def in_low_bits(weight: Tensor, bits: int) -> LowBitsWeight:
 
 
 def joined(weights: list[LowBitsWeight]) -> LowBitsWeight:
-    """One weight whose outputs are those of all, one after the other; a view where they lie so in memory."""
+    """One weight with the outputs of all, in order; a view if they are adjacent in memory."""
     if len(weights) == 1:
         return weights[0]
     shape = (sum(one.shape[0] for one in weights), weights[0].shape[1])
@@ -136,11 +136,11 @@ def _row_of(parts: list[Tensor]) -> Tensor:
 
 
 def lower(model: nn.Module, head: nn.Module | None, weights: str, *, dtype: torch.dtype, device: torch.device) -> None:
-    """Puts a LowBitsLinear in the place of each linear layer but the output head and what chooses experts.
+    """Replaces each linear layer with a LowBitsLinear, except the output head and layers that choose experts.
 
     `weights` is `8bit` or `4bit`; anything else changes nothing. Embeddings, norms, experts whose weights are one
-    tensor, and layers whose inputs are not a multiple of 64 stay as they are. One layer is read at a time. `dtype` is
-    the number format that the model would have otherwise: codes are made of what it would compute with.
+    tensor, and layers whose inputs are not a multiple of 64 do not change. One layer is read at a time. `dtype` is
+    the number format that the model would have otherwise: codes are made from its weights in that format.
     """
     bits = BITS.get(weights)
     if bits is None:
@@ -160,8 +160,8 @@ def is_lowered(path: str, inputs: int) -> bool:
 def code_library() -> ModuleType:
     """bitsandbytes.functional.
 
-    On some CPUs its import fetches a compiled kernel from the hub if the package `kernels` is installed. Nothing is
-    fetched to be run here, and that kernel is not used: `kernels` cannot be imported meanwhile.
+    On some CPUs its import fetches a compiled kernel from the hub if the package `kernels` is installed. Code is never
+    fetched here, and that kernel is not used: `kernels` cannot be imported meanwhile.
     """
     found = sys.modules.get("bitsandbytes.functional")
     if found is not None:
@@ -185,9 +185,9 @@ def code_library() -> ModuleType:
 
 @dataclass(frozen=True, slots=True)
 class PackedWeight:
-    """A weight [out, in] in the layout that oneDNN multiplies with on a CPU, in memory of our choice, as of a file.
+    """A weight [out, in] in the layout that oneDNN multiplies with on a CPU, in memory of our choice, such as a file.
 
-    torch makes that layout, and keeps it in memory that one process alone has. Here its bytes lie in a tensor, and
+    torch makes that layout, but keeps it in private memory. Here its bytes are in a tensor, and
     oneDNN is given their address. Engine and trainer multiply with the same bytes, so both may map them from one file.
     """
 
@@ -195,10 +195,10 @@ class PackedWeight:
     layout: bytes  # oneDNN's description of them
     shape: tuple[int, int]
     dtype: torch.dtype
-    operand: Tensor  # what oneDNN is given: it points to `held` and does not keep it
+    operand: Tensor  # oneDNN's tensor: it points to `held` without keeping it alive
 
     def plain(self) -> Tensor:
-        """The weight read back, [out, in], in a tensor of its own."""
+        """The weight read back, [out, in], in a new tensor."""
         found: Tensor = self.operand.to_dense()
         return found
 
@@ -208,18 +208,18 @@ class PackedWeight:
         return out
 
     def part(self, start: int, like: PackedWeight) -> PackedWeight:
-        """The outputs from `start` on that `like` holds too, read from here; `like` itself where its bytes differ."""
+        """The outputs from `start` on that equal `like`, read from here; `like` itself if its bytes differ."""
         at = start * self.held.nbytes // self.shape[0]
         here = self.held[at : at + like.held.nbytes]
         return like.moved(here) if torch.equal(here, like.held) else like
 
     def moved(self, held: Tensor) -> PackedWeight:
-        """The same weight, its bytes being read from here."""
+        """The same weight with its bytes read from here."""
         return replace(self, held=held, operand=_operand(held, self.layout, self.shape, self.dtype))
 
 
 class PackedLinear(nn.Module):
-    """A linear layer with such a weight, which never trains. If it is tied, an embedding's weight is laid out again."""
+    """A linear layer with a packed weight; it never trains. A weight tied to an embedding is laid out again."""
 
     def __init__(self, weight: PackedWeight, bias: nn.Parameter | None, *, is_tied: bool = False) -> None:
         super().__init__()
@@ -235,7 +235,7 @@ class PackedLinear(nn.Module):
 
 
 def pack(weight: Tensor) -> PackedWeight:
-    """The weight [out, in] in this layout, in memory of its own. Raises RuntimeError where torch has none for it."""
+    """The weight [out, in] in this layout, in new memory. Raises RuntimeError if torch has none for it."""
     made = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), ROWS_HINT)
     layout = bytes(torch.ops.mkldnn._get_mkldnn_serialized_md(made).tolist())
     held = torch.empty(torch.ops.mkldnn._nbytes(made), dtype=torch.uint8)
@@ -245,7 +245,7 @@ def pack(weight: Tensor) -> PackedWeight:
 
 
 def packed_as_one(weights: list[PackedWeight]) -> PackedWeight:
-    """One weight whose outputs are those of all, one after the other; of their own bytes where they lie so."""
+    """One weight with the outputs of all, in order; over their own bytes if these are adjacent."""
     if len(weights) == 1:
         return weights[0]
     whole = pack(torch.cat([one.plain() for one in weights]))
@@ -263,7 +263,7 @@ def packed_as_one(weights: list[PackedWeight]) -> PackedWeight:
 
 @cache
 def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether weights are laid out so. Decided by what the machine can, not by timing: equal runs stay equal."""
+    """Whether weights use this layout. The machine's features decide, not timing, so that equal runs stay equal."""
     if device.type != "cpu" or dtype not in DTYPES:
         return False
     weight = (torch.arange(64 * 48, dtype=torch.float32).view(64, 48) % 7).to(dtype)
@@ -277,7 +277,7 @@ def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def _operand(held: Tensor, layout: bytes, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
-    """oneDNN's tensor over bytes that lie there, by the interface through which compiled models get theirs."""
+    """oneDNN's tensor over existing bytes, through the interface that compiled models use."""
     library = _library()
     code = library.aoti_torch_dtype_float32() if dtype is torch.float32 else library.aoti_torch_dtype_bfloat16()
     whole = ctypes.c_int64

@@ -1,7 +1,7 @@
-"""Files that several processes map and none of them changes: made once, and gone with the last process that maps them.
+"""Files that several processes map read-only: made once, and removed with the last process that maps them.
 
-Each process holds a shared lock on what it maps, which the system lets go of however the process ends. A file without a
-lock is nobody's: whoever comes by removes it, half-written ones too.
+Each process holds a shared lock on what it maps, which the system releases however the process ends. A file without a
+lock is unused: any process may remove it, even if half-written.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import BinaryIO
 
 
 def cache_folder() -> Path:
-    """Where the files are."""
+    """The folder of the files."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "openclaw-rl" / "weights"
 
 
 def mapped(file: Path) -> mmap.mmap | None:
-    """The file's bytes, locked for as long as they are mapped; None without one.
+    """The file's bytes, locked while they are mapped; None without a file.
 
-    A page that this process writes becomes its own: no process can change what another reads.
+    A page that this process writes becomes private: no process can change what another reads.
     """
     try:
         handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
@@ -36,13 +36,13 @@ def mapped(file: Path) -> mmap.mmap | None:
             return None
         return mmap.mmap(handle, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     finally:
-        os.close(handle)  # the map has a handle of its own, and with it the lock
+        os.close(handle)  # the map has its own handle, and with it the lock
 
 
 def make(file: Path, write: Callable[[BinaryIO], None]) -> mmap.mmap | None:
     """The bytes of a file that `write` fills; None if another process was first.
 
-    The file has its name only once it is whole. Raises OSError: nothing is left then.
+    The file gets its name when it is complete. Raises OSError, with nothing left behind.
     """
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=file.parent, suffix=".new")
@@ -54,14 +54,14 @@ def make(file: Path, write: Callable[[BinaryIO], None]) -> mmap.mmap | None:
             os.link(name, file)
         except FileExistsError:
             return None
-        return mapped(file)  # by its own name, while the lock on the first handle keeps it
+        return mapped(file)  # by its name, while the lock on the first handle keeps it
     finally:
         Path(name).unlink(missing_ok=True)
         os.close(handle)
 
 
 def remove_unused(folder: Path) -> None:
-    """Removes the files that no process maps; whatever cannot be removed stays for the next time."""
+    """Removes the files that no process maps; files that cannot be removed stay for the next time."""
     try:
         paths = list(folder.iterdir())
     except OSError:  # nothing was ever shared

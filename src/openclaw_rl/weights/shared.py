@@ -1,8 +1,8 @@
 """A frozen model's weights once in memory: engine, trainer, teacher and judge map one file, whose pages they share.
 
-Linear layers lie in it in the layout that engine and trainer multiply with, or in few bits, and everything else as it
-is. The file is in the user's cache folder. Whoever comes first makes it; the others compare it byte for byte with the
-weights they have read themselves, and share exactly if it holds these. On a GPU, for small models, and where the file
+Linear layers are in it in the layout that engine and trainer multiply with, or in few bits, and everything else
+unchanged. The file is in the user's cache folder. The first process makes it; others compare it byte by byte with the
+weights they have read, and share it only if all are equal. On a GPU, for small models, and if the file
 cannot be made, each process keeps its own: they compute the same.
 """
 
@@ -31,9 +31,9 @@ SEEN = 64  # numbers of each tensor in the file's name; all bytes are compared i
 
 
 def hold_once(model: nn.Module, folder: Path | None, *, least: int = LEAST) -> Path | None:
-    """Lays a model's weights out and into a mapped file, and says which; None where they stay this process's own.
+    """Lays a model's weights out and into a mapped file, and returns it; None if they stay private to this process.
 
-    The model is to be frozen. On a GPU nothing is done.
+    The model must be frozen. On a GPU nothing is done.
     """
     if any(one.device.type != "cpu" for one in model.parameters()):
         return None
@@ -58,7 +58,7 @@ def hold_once(model: nn.Module, folder: Path | None, *, least: int = LEAST) -> P
 
 
 def count_of(model: nn.Module) -> int:
-    """How many parameters the model has, however they are held."""
+    """How many parameters the model has, in whatever form."""
     own = sum(parameter.numel() for parameter in model.parameters())
     held = (module for module in model.modules() if isinstance(module, LowBitsLinear | PackedLinear))
     return own + sum(
@@ -74,7 +74,7 @@ class _Piece(Protocol):
         ...
 
     def bytes(self) -> Tensor:
-        """What is to lie in the file, uint8."""
+        """The bytes for the file, uint8."""
         ...
 
     def put(self, held: Tensor) -> None:
@@ -123,7 +123,7 @@ class _Parameter:
 class _LowBits:
     layer: LowBitsLinear
     is_codes: bool
-    align: int = 1  # codes are a multiple of 32 bytes: q, k and v lie side by side, and are joined as views
+    align: int = 1  # codes are a multiple of 32 bytes: q, k and v are adjacent, and are joined as views
 
     def source(self) -> Tensor:
         return self.layer.codes if self.is_codes else self.layer.scales
@@ -139,7 +139,7 @@ class _LowBits:
 
 
 def _pieces(model: nn.Module) -> Iterator[_Piece]:
-    """All weights: codes, scales, packed layers, and then every parameter that is left, each once."""
+    """All weights: codes, scales, packed layers, and then every other parameter, each once."""
     modules = dict(model.named_modules())
     low = [one for one in modules.values() if isinstance(one, LowBitsLinear)]
     yield from (_LowBits(one, is_codes) for is_codes in (True, False) for one in low)
@@ -165,7 +165,7 @@ def _as_bytes(tensor: Tensor) -> Tensor:
 
 
 def _name(pieces: list[_Piece]) -> str:
-    """Two processes that have the same weights name the file alike; so may others, which the comparison finds."""
+    """The file's name: the same for equal weights. Other weights may share it, which the comparison detects."""
     found = hashlib.blake2b(f"{torch.__version__} {platform.node()}".encode(), digest_size=20)
     for piece in pieces:
         source = piece.source()
@@ -175,14 +175,14 @@ def _name(pieces: list[_Piece]) -> str:
 
 
 def _found_or_made(file: Path, pieces: list[_Piece]) -> tuple[mmap.mmap, list[slice]] | None:
-    """The file's bytes, and where each piece lies in them."""
+    """The file's bytes, and the place of each piece in them."""
     for _ in range(TRIES):
         held = mapped(file)
         if held is not None:
             places = _places_if_equal(held, pieces)
             if places is not None:
                 return held, places
-            log.info("another model's or damaged weights are made anew file=%s", file)
+            log.info("another model's or damaged weights are made again file=%s", file)
             file.unlink(missing_ok=True)
         places = []
         made = make(file, lambda target, places=places: places.extend(_write(target, pieces)))  # type: ignore[misc]
@@ -203,7 +203,7 @@ def _write(target: BinaryIO, pieces: list[_Piece]) -> Iterator[slice]:
 
 
 def _places_if_equal(held: mmap.mmap, pieces: list[_Piece]) -> list[slice] | None:
-    """Where each piece lies, if all bytes are those that would have been written."""
+    """The place of each piece, if all bytes are those that would have been written."""
     there = torch.frombuffer(held, dtype=torch.uint8)
     places: list[slice] = []
     at = 0

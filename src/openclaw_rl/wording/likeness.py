@@ -1,4 +1,4 @@
-"""Whether two hints ask for the same, oppose each other or hold for different tasks, by their words alone."""
+"""Whether two hints ask for the same, oppose each other or apply to different tasks, judged only by their words."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import re
 
 from openclaw_rl.wording import words
 
-ALIKE = 0.6  # two hints that share so much of all their words are one wish, said anew
-OPPOSED = 0.4  # or so much of the shorter one's, two words at least, where one of them forbids and the other does not
-MOST_CHARS = 600  # what is longer describes a task
+ALIKE = 0.6  # two hints that share this much of all their words are the same wish
+OPPOSED = 0.4  # or this much of the shorter one's, at least two words, if one of them forbids and the other does not
+MOST_CHARS = 600  # longer text describes a task
 _NUMBER = re.compile(r"\d[\d.,]*\s*-?\s*([^\W\d]*)")
 _NAME = re.compile(r"(?<=[^.!?:\n] )[A-Z][a-z]+\b")  # capitalised within a sentence
 
 
 def telling_words(text: str) -> set[str]:
-    """The words that tell what a hint is about; a plural is as good as its singular."""
+    """The words that a hint is about; a plural equals its singular."""
     return {word.removesuffix("s") if len(word) > 3 else word for word in words.telling(text, "forbids", "idle")}
 
 
 def forbids(text: str) -> bool:
-    """Whether a text says what is not wanted."""
+    """Whether a text forbids something."""
     return words.holds(text, "forbids")
 
 
 def likeness(one: str, other: str) -> float:
-    """How much of their words two hints share, from 0 to 1; 1 where they differ in case or punctuation alone."""
+    """How much of their words two hints share, from 0 to 1; 1 if they differ in case or punctuation alone."""
     if words.words_in(one) == words.words_in(other):
         return 1.0
     mine, theirs = telling_words(one), telling_words(other)
@@ -32,9 +32,9 @@ def likeness(one: str, other: str) -> float:
 
 
 def is_same_wish(one: str, other: str) -> bool:
-    """Whether two hints are about one thing: said in other words, or the opposite of each other.
+    """Whether two hints are about the same thing: in other words, or as opposites.
 
-    Those that begin by saying for what they hold, and differ in it, are not.
+    Those that begin with different scopes of application are not.
     """
     if are_of_other_tasks(one, other):
         return False
@@ -53,8 +53,8 @@ def asks_alike(one: str, other: str) -> bool:
 def may_oppose(one: str, other: str) -> bool:
     """Whether two hints may contradict each other: one of them forbids, the other does not, and they share a word.
 
-    Too little to take one for the other's end; enough for nobody to be told both at once. The words that say for what
-    a hint holds ("In solutions: ...") are none that they share.
+    Too little for one to replace the other; enough that both are never used at once. The words that say for what
+    a hint applies ("In solutions: ...") do not count as shared.
     """
     if are_of_other_tasks(one, other):
         return False
@@ -75,8 +75,8 @@ def is_about(known: str, said: str) -> bool:
 def is_general(text: str, asked: str) -> bool:
     """Whether a hint would mean the same in another task: it names no number but a measure, and nobody in `asked`.
 
-    A capital marks a name in most languages; where all nouns have one, it says nothing, and the hint is believed. So is
-    what follows a number in a language that no file knows.
+    A capital marks a name in most languages; if all nouns have one, it says nothing, and the hint is accepted. So is
+    the word after a number in a language without a file.
     """
     if words.length(text) > MOST_CHARS:
         return False
@@ -90,11 +90,11 @@ def is_general(text: str, asked: str) -> bool:
 
 
 def are_of_other_tasks(one: str, other: str) -> bool:
-    """Whether both say for what they hold, and it is not the same."""
+    """Whether both say what they apply to, and it differs."""
     here, there = _where(one), _where(other)
     return bool(here and there and telling_words(here) != telling_words(there))
 
 
 def _where(text: str) -> str:
-    """For what a hint says it holds ("In grades: ...", "When ..., ..."); empty where it does not say."""
+    """What a hint says it applies to ("In grades: ...", "When ..., ..."); empty if it does not say."""
     return next((found[1] for pattern in words.patterns("where") if (found := pattern.match(text))), "")

@@ -1,6 +1,6 @@
-"""Rules about words, as data: one file a language in `languages/`, read once, when first needed.
+"""Rules about words, as data: one file per language in `languages/`, read once, when first needed.
 
-A rule holds for the words of all languages at once, since a short text seldom shows its language. What no file knows is
+A rule applies to the words of all languages, since a short text seldom shows its language. Words that no file knows are
 left to what the model says: an unknown word always counts as one that says something.
 """
 
@@ -15,23 +15,23 @@ from functools import lru_cache
 from importlib.resources import files
 
 CODES = ("en", "de", "fr", "es", "it", "pt", "zh", "ja")
-# Scripts that set no space between words: each letter counts as a word, and as four letters of others.
+# Scripts without spaces between words: each letter counts as a word, and as four letters of others.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _KANA = re.compile("[\u3040-\u30ff]")
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _HANGUL = re.compile("[\uac00-\ud7af]")
 _LETTER = re.compile(f"[{_UNSPACED}]")
-# Signs that stand on letters (Latin, Arabic, Indic) belong to their word.
+# Marks on letters (Latin, Arabic, Indic) belong to their word.
 _WORD = re.compile(f"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[\\w\u0300-\u036f\u0610-\u061a\u064b-\u065f\u0900-\u0dff])+")
 _LETTERS_EACH, _HANGUL_EACH = 4, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """One language's file. Lists of words stand as one text; patterns are regular expressions."""
+    """One language's file. Lists of words are one text; patterns are regular expressions."""
 
     name: str
-    capitals: str  # what a capital within a sentence marks: "names", "nouns", or "" where there are none
+    capitals: str  # what a capital within a sentence marks: "names", "nouns", or "" if there are none
     common: str
     forbids: str
     idle: str
@@ -67,7 +67,7 @@ def patterns(kind: str) -> tuple[re.Pattern[str], ...]:
 
 
 def words_in(text: str) -> list[str]:
-    """The words of a text, in lower case; a letter each in scripts that set none apart."""
+    """The words of a text, in lower case; a letter each in scripts without spaces."""
     return _WORD.findall(text.casefold())
 
 
@@ -78,7 +78,7 @@ def length(text: str) -> int:
 
 
 def telling(text: str, *without: str) -> set[str]:
-    """The words of a text that are on none of the lists named: forbids, idle, blame, measures."""
+    """The words of a text that are on none of the named lists: forbids, idle, blame, measures."""
     lowered = text.casefold()
     for listed in without:
         phrases = _phrases(listed)
@@ -94,7 +94,7 @@ def holds(text: str, listed: str) -> bool:
 
 
 def starts_with(text: str, listed: str) -> bool:
-    """Whether a text begins with a word of a list; in scripts that set none apart, with its letters."""
+    """Whether a text begins with a word of a list; in scripts without spaces, with its letters."""
     lowered = text.casefold().lstrip()
     phrases = _phrases(listed)
     first = next(iter(words_in(lowered)), "")
@@ -102,7 +102,7 @@ def starts_with(text: str, listed: str) -> bool:
 
 
 def language_of(text: str) -> str | None:
-    """The code of the language a text is in, by its script or its commonest words; None where no file tells."""
+    """The code of the language a text is in, by its script or its commonest words; None if no file matches."""
     if _KANA.search(text):
         return "ja"
     if _HAN.search(text):
@@ -133,7 +133,7 @@ def languages_named(text: str) -> set[str]:
 
 
 def plain(text: str) -> str:
-    """A text as it is compared: case, width and kind of quotation marks, spaces and closing points do not count."""
+    """A text normalised for comparison: case, width, kind of quotation marks, spaces and final points do not count."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     folded = re.sub("[\"'`´‘’‚‛“”„‟«»‹›「」『』]", "", folded)
     return re.sub(r"\s+", " ", folded).strip(" .,:;!?…。！？、")
@@ -163,6 +163,6 @@ def _words(listed: str) -> frozenset[str]:
 
 @lru_cache
 def _phrases(listed: str) -> re.Pattern[str] | None:
-    """The list's entries in scripts that set no words apart, the longest first."""
+    """The list's entries in scripts without spaces, the longest first."""
     found = sorted((word for word in _all(listed) if _LETTER.search(word)), key=len, reverse=True)
     return re.compile("|".join(map(re.escape, found))) if found else None

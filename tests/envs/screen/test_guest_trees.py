@@ -66,9 +66,9 @@ def _evaluator(**changed: Json) -> Json:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"func": "compare_table"}, "`compare_table`, which is not done here"),
+        ({"func": "compare_table"}, "`compare_table`, which is not supported here"),
         ({"func": "infeasible", "result": None}, "`infeasible`"),
-        ({"result": {"type": "accessibility_tree"}}, "`accessibility_tree`, which is not done here"),
+        ({"result": {"type": "accessibility_tree"}}, "`accessibility_tree`, which is not supported here"),
         ({"expected": {"type": "cloud_file", "path": "https://x"}}, "not a rule"),
         ({"postconfig": [{"type": "sleep"}]}, "postconfig"),
     ],

@@ -43,10 +43,10 @@ def test_rows_are_told_by_their_page(tmp_path: Path) -> None:
         ({"page": "nosuch"}, "neither a family"),
         ({"page": "buttons", "seed": "x"}, "not a whole number"),
         ({"page": "buttons", "split": "dev"}, "neither train nor test"),
-        ({"page": "../secret.html", "id": "a", "instruction": "b", "wanted": {"c": 1}}, "no file below"),
-        ({"page": "page.html", "id": "a", "instruction": "b"}, "`wanted` holds no state"),
+        ({"page": "../secret.html", "id": "a", "instruction": "b", "wanted": {"c": 1}}, "not a file below"),
+        ({"page": "page.html", "id": "a", "instruction": "b"}, "`wanted` contains no state"),
         ({"page": "page.html", "id": "a", "instruction": "b", "wanted": {"c": 1}, "moves": [{"step": "x"}]}, "`moves`"),
-        ({"page": 7}, "no text"),
+        ({"page": 7}, "not text"),
     ],
 )
 def test_a_broken_row_is_named_and_the_others_are_used(tmp_path: Path, row: object, reason: str) -> None:

@@ -91,7 +91,7 @@ def test_the_folder_with_the_most_tests_is_taken(tmp_path: Path) -> None:
 
 
 def test_what_is_no_library_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no library"):
+    with pytest.raises(ConfigError, match="is not a library"):
         take_library(str(tmp_path / "missing.zip"), tmp_path / "a")
     (tmp_path / "empty").mkdir()
     with pytest.raises(TaskError, match="no tests were found in empty"):

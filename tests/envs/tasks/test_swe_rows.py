@@ -110,7 +110,7 @@ async def test_a_row_is_skipped_with_the_reason_where_no_engine_is(tmp_path: Pat
 async def test_tests_that_pytest_does_not_name_are_refused(tmp_path: Path) -> None:
     boxes = PlainBoxes.open()
     source = source_of(tmp_path, {**ROW, "FAIL_TO_PASS": ["test_x (a.b.C)"]})
-    with pytest.raises(UnsupportedTaskError, match=r"named otherwise than pytest names them: test_x \(a\.b\.C\)"):
+    with pytest.raises(UnsupportedTaskError, match=r"tests do not have pytest.s names: test_x \(a\.b\.C\)"):
         await source.start(source.tasks["ann__lib-1"], boxes)
     await boxes.aclose()
 
@@ -119,8 +119,8 @@ async def test_tests_that_pytest_does_not_name_are_refused(tmp_path: Path) -> No
     ("change", "why"),
     [
         ({"FAIL_TO_PASS": "[]"}, "names no test"),
-        ({"FAIL_TO_PASS": "no list"}, "`FAIL_TO_PASS` is no list"),
-        ({"PASS_TO_PASS": [1]}, "`PASS_TO_PASS` is no list of names"),
+        ({"FAIL_TO_PASS": "no list"}, "`FAIL_TO_PASS` is not a list"),
+        ({"PASS_TO_PASS": [1]}, "`PASS_TO_PASS` is not a list of names"),
         ({"patch": None}, "`patch` is missing"),
         ({"problem_statement": " "}, "has no id or no instruction"),
     ],

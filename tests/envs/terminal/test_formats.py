@@ -48,7 +48,7 @@ async def test_terminal_bench_1_is_served(isolated: Boxes, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("recipe", "why"),
     [
-        ("FROM node:20\n", "line 1 of the Dockerfile cannot be done without a container engine: FROM node:20"),
+        ("FROM node:20\n", "line 1 of the Dockerfile is not supported without a container engine: FROM node:20"),
         (
             "FROM debian\nRUN apt-get install -y no-such-thing\n",
             "needs no-such-thing, which this machine does not have",

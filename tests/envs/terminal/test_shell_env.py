@@ -87,7 +87,7 @@ async def test_a_command_that_takes_too_long_is_stopped_and_named_and_the_shell_
     [
         (Action("python", {"code": "1"}), "there is no tool 'python'; there are: bash, submit"),
         (Action("bash", {"cmd": "ls"}), "bash needs `command`, a text"),
-        (bash("echo a\0b"), "a command holds a zero byte"),
+        (bash("echo a\0b"), "a command contains a zero byte"),
         (bash("#" * 200_000), "cannot be started"),
     ],
 )

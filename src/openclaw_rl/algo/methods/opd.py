@@ -1,4 +1,4 @@
-"""The method `opd`, on-policy distillation in hindsight: what a hint says of each sampled token.
+"""The method `opd`, on-policy distillation in hindsight: how a hint rates each sampled token.
 
     loss = -mean_t min(r_t A_t, clip(r_t, 1 - clip_low, 1 + clip_high) A_t) + kl_beta * mean_t k3_t
     A_t  = clip(log pi_T(a_t | s_t, hint) - log pi_old(a_t | s_t), -C, C)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HALF = -0.6931471805599453  # log(1/2): below it log1p is the exact form, above it expm1
 LEAST_TAIL = 1e-7  # in float32 a smaller tail is the same as none
-DEMONSTRATION_TOP_K = 50  # at least so many tokens are compared where the teacher sampled
+DEMONSTRATION_TOP_K = 50  # at least this many tokens are compared if the teacher sampled
 
 
 class Divergence(StrEnum):
@@ -76,7 +76,7 @@ def tail_distance(policy: Tensor, teacher: Tensor, selected: SelectedTokens | No
 
 
 def demonstration_distance(policy: Tensor, teacher: Tensor, options: LossOptions) -> Tensor:
-    """The forward divergence on what the teacher sampled, whatever the method. Both [T, V], [T] out."""
+    """The forward divergence on the teacher's samples, for every method. Both [T, V], [T] out."""
     most = max(options.compared, DEMONSTRATION_TOP_K)
     return tail_divergence(policy, teacher, top_k=most, kind=Divergence.FORWARD)
 

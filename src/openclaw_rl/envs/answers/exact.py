@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
-MOST_CHARACTERS = 100_000  # of a text, from its end
+MOST_CHARACTERS = 100_000  # read of a text, counted from its end
 MOST_DIGITS = 4_000
 MOST_BOXES, MOST_BOXED = 20, 4_000
 SIGNS = str.maketrans({"−": "-", "–": "-", "⁄": "/", "，": ",", "％": "%", "\u00a0": " ", "\u202f": " "})
@@ -31,13 +31,13 @@ BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number as it was written: 12.5% has the value 12.5 and is a percentage."""
+    """A number as written: 12.5% has the value 12.5 and is a percentage."""
 
     value: Fraction
     is_percent: bool = False
 
     def is_same(self, other: Quantity) -> bool:
-        """Whether both are one number. Where one of them alone is a percentage, 50% is 50 and one half."""
+        """Whether both are the same number. If only one is a percentage, 50% equals both 50 and one half."""
         if self.value == other.value:
             return True
         if self.is_percent == other.is_percent:
@@ -46,7 +46,7 @@ class Quantity:
 
 
 def final_answer(text: str) -> str | None:
-    """What a text gives as its answer: boxed, after ####, after `answer`, whichever comes last; None without any."""
+    """The answer in a text: boxed, after ####, after `answer`, whichever comes last; None if there is none."""
     text = text[-MOST_CHARACTERS:]
     marked = [(found.start(), next(filter(None, found.groups()), "")) for found in SAYS_ANSWER.finditer(text)]
     marked += [(start, inner) for start, inner in _boxed(text)]
@@ -56,7 +56,7 @@ def final_answer(text: str) -> str | None:
 
 
 def _boxed(text: str) -> Iterator[tuple[int, str]]:
-    """Where each of the last boxes starts, and what stands in it; braces within it are balanced."""
+    """Where each of the last boxes starts, and what is in it; braces within it are balanced."""
     for found in list(BOX.finditer(text))[-MOST_BOXES:]:
         depth = 1
         for place in range(found.end(), min(len(text), found.end() + MOST_BOXED)):
@@ -67,13 +67,13 @@ def _boxed(text: str) -> Iterator[tuple[int, str]]:
 
 
 def final_number(text: str) -> Fraction | None:
-    """The number a text comes to: the one of its answer, or else its last one; None without any."""
+    """The number a text gives: that of its answer, else its last one; None if there is none."""
     quantity = final_quantity(text)
     return None if quantity is None else quantity.value
 
 
 def final_quantity(text: str) -> Quantity | None:
-    """The same with whether it is a percentage."""
+    """The same, and whether it is a percentage."""
     answer = final_answer(text)
     if answer is not None:
         number = quantity_of(answer) or next(_quantities(answer), None)
@@ -83,9 +83,9 @@ def final_quantity(text: str) -> Quantity | None:
 
 
 def quantity_of(text: str) -> Quantity | None:
-    """The number that a text is, all of it; None for other texts.
+    """The number, if a text is a number as a whole; else None.
 
-    Read are 1,200, $3.50, 7/8, 2 1/2, 50%, \\frac{3}{4}, 1.5e3, 3 \\times 10^5, x = 4, and the digits of any script.
+    It reads 1,200, $3.50, 7/8, 2 1/2, 50%, \\frac{3}{4}, 1.5e3, 3 \\times 10^5, x = 4, and the digits of any script.
     """
     if len(text) > 2 * MOST_DIGITS:
         return None
@@ -125,7 +125,7 @@ def _quantity(match: re.Match[str]) -> Quantity | None:
 
 
 def plain_text(text: str) -> str:
-    """A text without what does not change its meaning: dollars of LaTeX, spacing, units, sizes of fractions."""
+    """A text without parts that do not change its meaning: dollars of LaTeX, spacing, units, sizes of fractions."""
     plain = text.strip().translate(SIGNS).replace("{,}", ",").replace("\\!", "")
     plain = re.sub(r"\\[dt]frac", r"\\frac", plain).replace("\\%", "%").replace("\\$", "$")
     plain = DROPPED.sub(" ", UNIT.sub(" ", plain)).strip()
@@ -135,6 +135,6 @@ def plain_text(text: str) -> str:
 
 
 def is_same_text(said: str, right: str) -> bool:
-    """Whether two answers are one text, spaces and decoration left out."""
+    """Whether two answers are the same text, apart from spaces and decoration."""
     first, second = (plain_text(text).replace(" ", "").rstrip(".") for text in (said, right))
     return bool(first) and first == second

@@ -12,7 +12,7 @@ MEMORY_BYTES = 2 << 30
 def main() -> None:
     """Answers until its input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints is not an answer
+    os.dup2(2, 1)  # what a library prints must not be read as an answer
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     logging.disable(logging.CRITICAL)
@@ -24,8 +24,9 @@ def main() -> None:
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         said, right = json.loads(line)
-        # Our own limit is the one in force: theirs works by signals, and cannot stop a long multiplication.
-        # To them a text that they cannot read is another answer. What they raise ends this process, which is noticed.
+        # # Our own time limit applies: theirs works by signals, and cannot stop a long multiplication.
+        # # Text that they cannot parse counts as a different answer. An exception ends this process, and the caller
+        # notices.
         gold, target = (parse(_marked(text), parsing_timeout=None) for text in (right, said))
         is_same = bool(gold and target) and verify(gold, target, timeout_seconds=None)
         print("same" if is_same else "other", file=answers, flush=True)

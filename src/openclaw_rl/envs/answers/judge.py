@@ -1,4 +1,4 @@
-"""Whether an answer is right: exactly where both are numbers, as texts, and else by what mathematics says."""
+"""Whether an answer is right: numbers are compared exactly, the rest as text, then mathematically."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ MATHEMATICS = re.compile(r"[\\^{}()\[\]=+*/<>!|]|pi\b|sqrt|\d[A-Za-z]|[A-Za-z]\d
 
 
 async def judged(text: str, right: str, checker: MathChecker) -> Score:
-    """1 where the answer that a text comes to is `right`, else 0.
+    """1 if the answer that a text comes to is `right`, else 0.
 
-    Two numbers are compared exactly, and that is final. Anything else is compared as text, and then by `checker`,
-    where math-verify is installed. A checker that hangs or dies over an answer counts against the answer.
+    Two numbers are compared exactly, and that is final. Anything else is compared as text, then by `checker`
+    if math-verify is installed. A checker that hangs or dies over an answer counts against the answer.
     """
     answer, number = final_answer(text) or text.strip(), quantity_of(right)
     said = final_quantity(text) if number is not None else None
@@ -44,5 +44,5 @@ async def judged(text: str, right: str, checker: MathChecker) -> Score:
 
 
 def is_formula(text: str) -> bool:
-    """Whether a text is one expression, and not prose with numbers in it: 3\\sqrt{2}, 2^{10}, x+1, (1, 2)."""
+    """Whether a text is a single expression, not prose with numbers in it: 3\\sqrt{2}, 2^{10}, x+1, (1, 2)."""
     return bool(MATHEMATICS.search(text)) and not PROSE.search(COMMAND.sub(" ", text))

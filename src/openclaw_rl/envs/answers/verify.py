@@ -1,4 +1,4 @@
-"""math-verify in processes of its own, each with a limit on its time and memory."""
+"""math-verify in separate processes, each with a limit on its time and memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT = ("PATH", "LANG", "HOME", "PYTHONPATH", "LD_LIBRARY_PATH")
 
 
 class MathVerdict(StrEnum):
-    """What the checker says of a pair of answers."""
+    """The checker's result for a pair of answers."""
 
     SAME = "same"
     OTHER = "other"
@@ -43,7 +43,7 @@ class MathChecker:
         self._idle: list[_Worker] = []
 
     async def check(self, said: str, right: str) -> MathVerdict:
-        """Whether two answers are the same by mathematics. A said one that is very long is another answer."""
+        """Whether two answers are mathematically the same. A very long answer counts as different."""
         if len(said) > self._most_characters:
             return MathVerdict.OTHER
         return await asyncio.to_thread(self._check, said, right)
@@ -77,7 +77,7 @@ class _Worker:
         self._started = self._line(START_S)
 
     def ask(self, pair: list[str], *, timeout_s: float) -> MathVerdict:
-        """What it says of a pair."""
+        """The result for a pair."""
         if self._started != "ready":
             return MathVerdict.MISSING if self._started == "missing" else MathVerdict.BROKEN
         assert self._process.stdin is not None
@@ -92,7 +92,7 @@ class _Worker:
         return MathVerdict(line) if line in (MathVerdict.SAME, MathVerdict.OTHER) else MathVerdict.DIED
 
     def _line(self, timeout_s: float) -> str | None:
-        """The next line; empty where it ended, None where it took too long."""
+        """The next line; empty if it ended, None if it took too long."""
         assert self._process.stdout is not None
         fd, until, read = self._process.stdout.fileno(), time.monotonic() + timeout_s, b""
         while not read.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""Files on their way into a box and out of it, as an archive."""
+"""Archives that carry files into a box and out of it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import IO
 
 
 def single_file(source: Path) -> tuple[bytes, int] | None:
-    """What a file holds and its mode; None where it is a folder."""
+    """The content of a file and its mode; None for a folder."""
     return (source.read_bytes(), source.stat().st_mode & 0o777) if source.is_file() else None
 
 
 def pack(source: Path, file: IO[bytes]) -> None:
-    """Packs a folder's content: everything belongs to root there."""
+    """Packs a folder's content; in the archive, root owns everything."""
 
     def owned(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = 0
@@ -28,7 +28,7 @@ def pack(source: Path, file: IO[bytes]) -> None:
 
 
 def unpack(file: IO[bytes], target: Path) -> None:
-    """Unpacks what came out of a box: regular files and folders, nowhere but below `target`."""
+    """Unpacks an archive from a box: regular files and folders only, and only below `target`."""
     target.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=file, mode="r:") as archive:
         for member in archive:

@@ -1,4 +1,4 @@
-"""The base of a box made of this machine: a small tree of its own beside /usr, with chosen files of /etc only."""
+"""The base of a box made from this machine: a small separate tree, /usr bound in, and only chosen files of /etc."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from openclaw_rl.errors import BoxError
 
-PYTHON_FOLDER = "/.python"  # at the top: what stands below another folder could be moved aside
+PYTHON_FOLDER = "/.python"  # at the top: a box could rename the parent of a deeper folder
 PYTHON_PACKAGES = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py")
 FOLDERS = (
     *("app", "dev", "etc", "home", "logs", "mnt", "opt", "proc", "root", "run", "srv", "usr", "var/cache"),
@@ -21,7 +21,7 @@ FOLDERS = (
 )
 OPEN_FOLDERS = ("tmp", "var/tmp")
 LINKED = ("bin", "sbin", "lib", "lib64", "lib32", "libx32")
-# Nothing of /etc but this is in a box: no accounts, keys, hosts or settings of this machine.
+# Of /etc only these files are in a box: no accounts, keys, hosts or settings of this machine.
 ETC = (
     *(
         "ld.so.cache",
@@ -55,9 +55,9 @@ ENVIRONMENT = {
 
 
 def cached_base(above: Path, owner: int) -> tuple[Path, Path | None]:
-    """The tree and the folder with pytest (None where this interpreter has none), made once and shared from then on.
+    """The tree, and the folder with pytest (None if this interpreter has none); both are made once and shared.
 
-    They belong to `owner`, are written by nobody, and are made anew when this machine's libraries change.
+    They belong to `owner`, nobody may write them, and they are rebuilt when this machine's libraries change.
     """
     place = above / f"openclaw-rl-base-{owner}-{_key()}"
     if not place.exists():
@@ -77,7 +77,7 @@ def cached_base(above: Path, owner: int) -> tuple[Path, Path | None]:
 
 
 def give(folder: Path, owner: int) -> None:
-    """Gives a folder and what is in it to a user."""
+    """Makes a user the owner of a folder and its content."""
     if owner == os.geteuid():
         return
     for root, folders, files in os.walk(folder):
@@ -87,7 +87,7 @@ def give(folder: Path, owner: int) -> None:
 
 
 def _key() -> str:
-    """What the base is made from."""
+    """What the base depends on."""
     pytest = importlib.util.find_spec("pytest")
     paths = [Path(__file__), Path("/etc/ld.so.cache"), Path("/etc/alternatives")]
     paths += [Path(pytest.origin)] if pytest is not None and pytest.origin is not None else []
@@ -118,7 +118,7 @@ def host_folders() -> list[str]:
 
 
 def make_python_folder(folder: Path) -> None:
-    """Lays out pytest and what it needs, where this interpreter has it; for the tests of tasks."""
+    """Lays out pytest and its dependencies, if this interpreter has it, for the tests of tasks."""
     folder.mkdir()
     for name in PYTHON_PACKAGES:
         found = importlib.util.find_spec(name)
@@ -132,7 +132,7 @@ def make_python_folder(folder: Path) -> None:
 
 
 def _compile(folder: Path) -> None:
-    """Compiles for this machine's own Python, which runs in boxes: the tests of a task start ten times sooner."""
+    """Compiles for this machine's own Python, which runs in boxes: tests of tasks then start ten times sooner."""
     python = shutil.which("python3", path=ENVIRONMENT["PATH"])
     if python is not None:
         words = [python, "-I", "-m", "compileall", "-q", str(folder)]
@@ -140,7 +140,7 @@ def _compile(folder: Path) -> None:
 
 
 def _copy_public(source: Path, target: Path) -> None:
-    """Copies what everybody may read; links are copied as links."""
+    """Copies world-readable files; links are copied as links."""
     if not source.is_symlink() and not source.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)

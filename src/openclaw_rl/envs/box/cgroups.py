@@ -1,4 +1,4 @@
-"""Control groups, version 2 or 1, where this process may make them: memory, processes and cores of a whole box."""
+"""Control groups, version 2 or 1, if this process may make them: they limit memory, processes and cores of a box."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ class ControlGroup:
     is_v2: bool
 
     def open_doors(self) -> list[int]:
-        """Files that a process writes 0 to in order to join."""
+        """Files to which a process writes 0 to join."""
         return [os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in set(self.folders.values())]
 
     def out_of_memory(self) -> int:
-        """How many processes were killed because the box had no memory left."""
+        """How many processes were killed because the box was out of memory."""
         if "memory" not in self.folders:
             return 0
         name = "memory.events" if self.is_v2 else "memory.oom_control"
         return _fact(self.folders["memory"] / name, "oom_kill")
 
     def memory_bytes(self) -> int | None:
-        """What the box holds in memory, its files included."""
+        """The memory that the box uses, including its files."""
         if "memory" not in self.folders:
             return None
         name = "memory.current" if self.is_v2 else "memory.usage_in_bytes"
         return int((self.folders["memory"] / name).read_text())
 
     def remove(self) -> None:
-        """Removes the group; its processes have ended."""
+        """Removes the group; its processes must have ended."""
         for folder in set(self.folders.values()):
-            with contextlib.suppress(OSError):  # a process that is still ending: swept at the next start
+            with contextlib.suppress(OSError):  # a process is still ending: the next start removes the group
                 folder.rmdir()
 
 
@@ -65,7 +65,7 @@ class Groups:
         return 2 if self._is_v2 else 1
 
     def make(self, name: str, limits: BoxLimits) -> ControlGroup:
-        """The group of a box. Its files lie in memory and count, so memory and disk are limited together."""
+        """The group of a box. Its files are in memory and count towards the limit, so it covers memory and disk."""
         folders = {controller: parent / name for controller, parent in self._parents.items()}
         for folder in set(folders.values()):
             folder.mkdir()
@@ -73,7 +73,7 @@ class Groups:
         if "memory" in folders:
             _write(folders["memory"] / ("memory.max" if self._is_v2 else "memory.limit_in_bytes"), str(total))
             swap = "memory.swap.max" if self._is_v2 else "memory.memsw.limit_in_bytes"
-            with contextlib.suppress(OSError):  # not every kernel counts swap
+            with contextlib.suppress(OSError):  # not every kernel accounts for swap
                 _write(folders["memory"] / swap, "0" if self._is_v2 else str(total))
         if "pids" in folders:
             _write(folders["pids"] / "pids.max", str(limits.processes + 1))  # the box's own first process
@@ -86,7 +86,7 @@ class Groups:
         return ControlGroup(folders, self._is_v2)
 
     def remove(self) -> None:
-        """Removes what was made for this process."""
+        """Removes the groups made for this process."""
         for parent in set(self._parents.values()):
             for folder in [*parent.iterdir()]:
                 if folder.is_dir():
@@ -97,7 +97,7 @@ class Groups:
 
 
 def find_groups(name: str, *, root: Path = ROOT) -> Groups | None:
-    """A place for this process's groups, or None where there is none that it may write to."""
+    """A place for this process's groups, or None if it may not write to any."""
     own = {}
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
@@ -135,7 +135,7 @@ def _version_2(at: Path, name: str) -> Groups | None:
 
 
 def _sweep(top: Path) -> None:
-    """Removes groups that processes which are gone left behind; one that is in use cannot be removed."""
+    """Removes groups left behind by processes that have ended; a group in use cannot be removed."""
     for parent in [folder for folder in top.iterdir() if folder.is_dir()]:
         pid = parent.name.partition("-")[0]
         if pid.isdigit() and not Path("/proc", pid).exists():

@@ -23,12 +23,12 @@ LABEL = "openclaw-rl-box"
 MARK = "OPENCLAW_RL_RUN"
 ENGINE_S = 120.0  # how long the engine may take for a box
 KEPT_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID", "KILL")
-# Kills what carries the mark $1; with $2, not what the engine itself started.
+# # Kills processes that carry the mark $1; with $2, it spares those that the engine itself started.
 KILL = (
     'for round in 1 2 3; do for file in $(grep -lszxF -- "$1" /proc/[0-9]*/environ); do at=${file%/environ}; '
     'if [ -n "$2" ] && grep -qx "PPid:.0" $at/status; then continue; fi; kill -9 ${at#/proc/} 2>/dev/null; done; done'
 )
-# The engine passes no file descriptor beyond the third: the shell reports on its errors, and prints them as output.
+# # The engine passes no file descriptor above 2: the shell reports on stderr, and prints errors as output.
 SHELL = f"exec 3>&2 2>&1; exec {' '.join(SHELL_WORDS)}"
 NO_SUCH_CONTAINER = ("No such container", "no such container", "is not running", "no container with")
 
@@ -51,7 +51,7 @@ class DockerBoxes:
 
     @classmethod
     async def open(cls, engine: str) -> DockerBoxes:
-        """Sees that the engine answers."""
+        """Checks that the engine answers."""
         if shutil.which(engine) is None:
             raise BoxError(f"{engine} is not installed", fix="choose another kind of box")
         boxes = cls(engine)
@@ -60,7 +60,7 @@ class DockerBoxes:
 
     @property
     def limits_in_force(self) -> Mapping[str, str]:
-        """Each limit, and by what it is held."""
+        """Each limit, and what enforces it."""
         held = dict.fromkeys(("files", "network", "memory", "processes", "cores"), self._engine)
         each = dict.fromkeys(("wall time", "output"), "each command")
         return {**held, "cpu time": "rlimit of each process", "disk": "rlimit of each file only", **each}
@@ -73,7 +73,7 @@ class DockerBoxes:
     async def call(
         self, *words: str, stdin: bytes = b"", into: IO[bytes] | None = None, within_s: float = ENGINE_S
     ) -> bytes:
-        """What a command of the engine prints."""
+        """The output of a command of the engine."""
         process = await asyncio.create_subprocess_exec(
             self._engine,
             *words,
@@ -105,7 +105,7 @@ class DockerBoxes:
         return box
 
     def words(self, spec: BoxSpec, image: str) -> list[str]:
-        """How a container is started."""
+        """The arguments that start a container."""
         limits = spec.limits
         memory, size = f"{limits.memory_mb}m", limits.disk_mb << 20
         words = ["run", "--detach", "--init", "--label", f"{LABEL}={self._owner}"]
@@ -119,7 +119,7 @@ class DockerBoxes:
         return [*words, "--workdir", spec.workdir, "--entrypoint", "", image, "sleep", "infinity"]
 
     async def build_image(self, folder: Path, *, timeout_s: float) -> str | None:
-        """Has the engine make an image."""
+        """Makes an image with the engine."""
         name = f"{LABEL}:{uuid.uuid4().hex[:12]}"
         await self.call("build", "--quiet", "--tag", name, str(folder), within_s=timeout_s)
         self._images.append(name)
@@ -143,7 +143,7 @@ class DockerBoxes:
         return self._engine
 
     async def aclose(self) -> None:
-        """Removes every container and image that was made."""
+        """Removes every container and image made here."""
         for box in self._boxes:
             await box.aclose()
         for image in [*self._images]:
@@ -164,15 +164,15 @@ class DockerProcess:
         return running.ProcessEnd(code if code >= 0 else 128 - code, None, None)
 
     async def kill(self) -> None:
-        """Kills it and what it started."""
+        """Kills it and its descendants."""
         await self._box.kill(self._mark, spares_first=False)
 
     async def kill_inner(self, since: int) -> None:
-        """Kills what it started, whenever that was: a container's clock tells no more."""
+        """Kills all its descendants, whenever they started: a container's clock gives no finer distinction."""
         await self._box.kill(self._mark, spares_first=True)
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to release."""
 
 
 class DockerBox:
@@ -192,7 +192,7 @@ class DockerBox:
 
     @property
     def spec(self) -> BoxSpec:
-        """What it was made of."""
+        """The spec it was made from."""
         return self._spec
 
     async def start(self) -> None:
@@ -223,7 +223,7 @@ class DockerBox:
         stdin: bytes = b"",
         watch: Watch | None = None,
     ) -> ExecResult:
-        """How a command ended."""
+        """The result of a command."""
         words = words_of(command)
         self._check_open()
 
@@ -251,10 +251,10 @@ class DockerBox:
         return shell
 
     async def read(self, path: str, *, most_bytes: int = 16_000_000) -> bytes:
-        """What a file holds."""
+        """The content of a file."""
         data = await self._call("head", "-c", str(most_bytes + 1), "--", self._full(path))
         if len(data) > most_bytes:
-            raise BoxError(f"{path} in the box holds more than {most_bytes} bytes", fix="read less of it")
+            raise BoxError(f"{path} in the box contains more than {most_bytes} bytes", fix="read less of it")
         return data
 
     async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
@@ -275,7 +275,7 @@ class DockerBox:
             await self._call("/bin/bash", "-c", script, "box", self._full(target), stdin=file.read())
 
     async def download(self, source: str, target: Path) -> None:
-        """Copies a file or a folder's content out of the container. Links stay behind."""
+        """Copies a file or a folder's content out of the container. Links are not copied."""
         script = 'if [ -d "$1" ]; then tar -c -C "$1" .; else tar -c -C "$(dirname "$1")" -- "$(basename "$1")"; fi'
         with tempfile.TemporaryFile() as file:
             await self._call("/bin/bash", "-c", script, "box", self._full(source), into=file)
@@ -283,7 +283,7 @@ class DockerBox:
             await asyncio.to_thread(archive.unpack, file, target)
 
     async def snapshot(self) -> Image:
-        """An image of the files as they are."""
+        """An image of the files in their present state."""
         self._check_open()
         return await self._maker.keep(self._id)
 
@@ -292,18 +292,18 @@ class DockerBox:
         return await self._maker.create(self._spec, at=await self.snapshot())
 
     async def reset(self) -> None:
-        """Another container from the same image in the place of this one."""
+        """Replaces this container with a new one from the same image."""
         await self.aclose()
         await self.start()
 
     async def stats(self) -> BoxStats:
-        """What it uses now."""
+        """Its present use of resources."""
         self._check_open()
         said = json.loads(await self._maker.call("stats", "--no-stream", "--format", "{{json .}}", self._id))
         return BoxStats(int(said["PIDs"]), None, None, None, self._commands, self._killed, 0)
 
     async def kill(self, mark: str, *, spares_first: bool) -> None:
-        """Kills what carries a mark."""
+        """Kills the processes that carry a mark."""
         if self._id:
             await self._call("/bin/bash", "-c", KILL, "box", mark, "spare" if spares_first else "")
 

@@ -1,4 +1,4 @@
-"""What a process does once it is in a box: run a command, open, pack and unpack files, end processes."""
+"""What a process does inside a box: run a command, open, pack and unpack files, end processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _number(request: Mapping[str, object], name: str) -> int:
 
 
 def _run(joined: JoinRequest) -> None:
-    """Becomes the command; its standard streams are the first three file descriptors."""
+    """Replaces itself with the command; its standard streams are the first three file descriptors."""
     request = joined.request
     argv, env, limits = request["argv"], request["env"], request["limits"]
     assert isinstance(argv, list)
@@ -46,15 +46,17 @@ def _run(joined: JoinRequest) -> None:
     for number in IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
     os.chdir(_text(request, "cwd"))
-    apart = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 16) for fd in joined.fds]  # none has the number of a place
+    apart = [
+        fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 16) for fd in joined.fds
+    ]  # numbers above those that the command is to get
     for place, fd in enumerate(apart[:-1]):
         os.dup2(fd, place)
-    os.closerange(len(apart) - 1, 1 << 20)  # all of them close by themselves; none must stay open by a mistake
+    os.closerange(len(apart) - 1, 1 << 20)  # all of them close by themselves; this guards against mistakes
     os.execvpe(argv[0], argv, env)
 
 
 def _open(joined: JoinRequest) -> None:
-    """Opens a file and sends it out; a pipe or a device is refused, and never waited for."""
+    """Opens a file and sends its descriptor out; pipes and devices are refused without waiting."""
     request, answer = joined.request, socket.socket(fileno=os.dup(joined.fds[0]))
     path, is_write = _text(request, "path"), bool(request["write"])
     if is_write:
@@ -64,7 +66,7 @@ def _open(joined: JoinRequest) -> None:
         flags = os.O_RDONLY
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
-        raise OSError(22, "it is no regular file", path)
+        raise OSError(22, "it is not a regular file", path)
     if is_write:
         os.fchmod(fd, _number(request, "mode"))
     answer.sendmsg([b"ok"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
@@ -72,7 +74,7 @@ def _open(joined: JoinRequest) -> None:
 
 
 def _unpack(joined: JoinRequest) -> None:
-    """Unpacks an archive of ours into a folder."""
+    """Unpacks one of our archives into a folder."""
     target = _text(joined.request, "path")
     os.makedirs(target, exist_ok=True)
     with tarfile.open(fileobj=_file(joined.fds[0], "rb"), mode="r:") as archive:
@@ -82,7 +84,7 @@ def _unpack(joined: JoinRequest) -> None:
 
 
 def _pack(joined: JoinRequest) -> None:
-    """Packs a file or a folder's content: regular files and folders; the rest is counted."""
+    """Packs a file or a folder's content: regular files and folders; others are counted."""
     source, most = _text(joined.request, "path"), _number(joined.request, "most_bytes")
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     left_out = 0
@@ -104,12 +106,12 @@ def _pack(joined: JoinRequest) -> None:
 
 
 def _signal(joined: JoinRequest) -> None:
-    """Sends a signal to everything but the box's first process and this one."""
+    """Sends a signal to every process but the box's first process and this one."""
     _signal_all(signal.Signals(_number(joined.request, "signal")))
 
 
 def _kill(joined: JoinRequest) -> None:
-    """Kills what began at `since` or later: all of it, or only what descends from `root` or stands in its session."""
+    """Kills processes that began at `since` or later: all, or only descendants of `root` and its session."""
     request = joined.request
     since, root, spare = _number(request, "since"), _number(request, "root"), request["spare"]
     assert isinstance(spare, list)
@@ -119,7 +121,7 @@ def _kill(joined: JoinRequest) -> None:
         left = [pid for pid in _chosen(root, since) if pid not in spare]
         if not left:
             break
-        if number >= ROUNDS_WHILE_RUNNING:  # they fork faster than they are killed: what is stopped cannot
+        if number >= ROUNDS_WHILE_RUNNING:  # they fork faster than they are killed: stopped processes cannot fork
             is_stopped = True
             _signal_all(signal.SIGSTOP)
         for pid in left:
@@ -137,7 +139,7 @@ def _signal_all(number: signal.Signals) -> None:
 
 
 def _facts() -> dict[int, tuple[int, int, int]]:
-    """Parent, session and start of each process of the box that has not ended, but its first and this one."""
+    """Parent, session and start of each process of the box that has not ended, except its first and this one."""
     facts: dict[int, tuple[int, int, int]] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) in (1, os.getpid()):
@@ -151,7 +153,7 @@ def _facts() -> dict[int, tuple[int, int, int]]:
 
 
 def _chosen(root: int, since: int) -> list[int]:
-    """The processes that began late enough; with a root, only those that belong to it."""
+    """The processes that began late enough; with a root, only its own."""
     facts = _facts()
     late = [pid for pid, (_, _, began) in facts.items() if began >= since]
     if not root:
@@ -170,7 +172,7 @@ def _make_folder(joined: JoinRequest) -> None:
 
 
 def _count(joined: JoinRequest) -> None:
-    """How many processes run beside the first."""
+    """How many processes run besides the first."""
     _done(joined, {"processes": len(_facts())})
 
 

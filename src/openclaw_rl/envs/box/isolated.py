@@ -1,4 +1,4 @@
-"""Boxes made of namespaces: bubblewrap over an overlay, or over a copied folder where overlays cannot be had."""
+"""Boxes made of namespaces: bubblewrap over an overlay, or over a copied folder if overlays are not available."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from openclaw_rl.envs.box.sandbox import HOST, BoxSpec, Snapshot
 from openclaw_rl.envs.box.under_way import as_box_error
 from openclaw_rl.errors import BoxError
 
-BOX_UID = 523_776  # who boxes belong to where root makes them: a number that no account has
+BOX_UID = 523_776  # owner of boxes if root makes them: a number that no account has
 WATCH_S = 1.0
 STRAY_LOOKS, STRAY_PAUSE_S = 50, 0.02
 PREFIX = "openclaw-rl-boxes-"
@@ -31,7 +31,7 @@ PREFIX = "openclaw-rl-boxes-"
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a machine lets boxes be made of."""
+    """What a machine offers for making boxes."""
 
     bwrap: str
     has_overlay: bool = True
@@ -63,7 +63,7 @@ class IsolatedBoxes:
 
     @classmethod
     def open(cls, means: Means, *, groups: bool = True, parent: Path | None = None) -> IsolatedBoxes:
-        """Starts to make boxes; BoxError where this machine does not let them be made. Takes about 200 ms."""
+        """Starts a maker of boxes; BoxError if this machine does not allow them. Takes about 200 ms."""
         above = parent or Path(tempfile.gettempdir())
         _sweep(above)
         name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -80,7 +80,7 @@ class IsolatedBoxes:
 
     @property
     def limits_in_force(self) -> Mapping[str, str]:
-        """Each limit, and by what it is held."""
+        """Each limit, and what enforces it."""
         held = self._groups.controllers if self._groups is not None else frozenset()
         group = f"control group v{self._groups.version}" if self._groups is not None else ""
         return {
@@ -107,16 +107,16 @@ class IsolatedBoxes:
 
     @property
     def place(self) -> Path:
-        """Where snapshots and the base lie."""
+        """The folder of snapshots and the base."""
         return self._place
 
     @property
     def keeper_pid(self) -> int:
-        """The process that holds all boxes."""
+        """The process that makes all boxes."""
         return self._keeper.pid
 
     async def create(self, spec: BoxSpec, *, at: Snapshot | None = None) -> IsolatedBox:
-        """A new box, in the state of a snapshot where one is given."""
+        """A new box, in the state of a snapshot if one is given."""
         if self._is_closed:
             raise BoxError("these boxes were closed", fix="open the boxes again")
         if at is not None and not isinstance(at, Layers):
@@ -188,7 +188,7 @@ class IsolatedBoxes:
         return Layers(tuple(names), is_host=box.layers.is_host)
 
     async def drop(self, snapshot: Snapshot) -> None:
-        """Removes a snapshot that no box stands on."""
+        """Removes a snapshot that no box is based on."""
         assert isinstance(snapshot, Layers)
         users = self._users(snapshot)
         if users:
@@ -196,7 +196,7 @@ class IsolatedBoxes:
         await self._keeper.ask("drop", {"name": snapshot.name})
 
     async def remove(self, box: IsolatedBox) -> None:
-        """Takes a box down."""
+        """Removes a box."""
         if self._boxes.pop(box.id, None) is not None:
             await self._keeper_close(box.id)
             if box.group is not None:
@@ -208,7 +208,7 @@ class IsolatedBoxes:
             await self.drop(snapshot)
 
     async def let_go(self, snapshot: Layers) -> None:
-        """Removes a snapshot as soon as no box stands on it."""
+        """Removes a snapshot as soon as no box is based on it."""
         if self._users(snapshot):
             self._let_go.add(snapshot)
         else:
@@ -218,7 +218,7 @@ class IsolatedBoxes:
         return [box.id for box in self._boxes.values() if snapshot.name in box.layers.names]
 
     async def _watch_disks(self) -> None:
-        """Looks every second where nothing but looking bounds what a box writes."""
+        """Checks disk use every second if nothing else limits what a box writes."""
         while True:
             await asyncio.sleep(WATCH_S)
             for box in [*self._boxes.values()]:
@@ -226,11 +226,11 @@ class IsolatedBoxes:
                     await box.watch_disk()
 
     async def _keeper_close(self, name: str) -> None:
-        with contextlib.suppress(BoxError):  # no keeper, no box
+        with contextlib.suppress(BoxError):  # without a keeper there is no box
             await self._keeper.ask("close", {"box": name})
 
     async def aclose(self) -> None:
-        """Closes every box, ends the keeper, removes what lay on the disk."""
+        """Closes every box, ends the keeper, removes its files from the disk."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -248,7 +248,7 @@ class IsolatedBoxes:
 
 
 def _sweep(above: Path) -> None:
-    """Removes what processes that are gone left behind."""
+    """Removes the remains of processes that have ended."""
     for folder in above.glob(f"{PREFIX}*"):
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         with contextlib.suppress(FileNotFoundError):  # another process has swept it
@@ -258,9 +258,9 @@ def _sweep(above: Path) -> None:
 
 
 def _end_strays(name: str) -> None:
-    """Ends what was making boxes for a maker that is gone; a box that stood ended with it."""
+    """Kills processes that made boxes for a maker that has ended; finished boxes ended with it."""
     mark, looks = f"{MARK}={name}".encode(), 0
-    while _kill_marked(mark) and looks < STRAY_LOOKS:  # until there is none: some may only have been on their way
+    while _kill_marked(mark) and looks < STRAY_LOOKS:  # until there are none: some may still have been starting
         looks += 1
         time.sleep(STRAY_PAUSE_S)
 

@@ -40,7 +40,7 @@ class Layers:
 
 
 class Maker(Protocol):
-    """What a box needs of its maker."""
+    """What a box needs from its maker."""
 
     @property
     def has_pytest(self) -> bool:
@@ -56,11 +56,11 @@ class Maker(Protocol):
         ...
 
     async def let_go(self, snapshot: Layers) -> None:
-        """Removes a snapshot as soon as no box stands on it."""
+        """Removes a snapshot as soon as no box is based on it."""
         ...
 
     async def remove(self, box: IsolatedBox) -> None:
-        """Takes a box down."""
+        """Removes a box."""
         ...
 
 
@@ -82,25 +82,25 @@ class IsolatedBox:
         self._killed = 0
         self._is_over_disk = False
         self._is_closed = False
-        self.only_snapshot: Layers | None = None  # what this box alone stands on: goes when it goes
+        self.only_snapshot: Layers | None = None  # a base that no other box uses: removed with this box
 
     @property
     def id(self) -> str:
-        """What it is called."""
+        """Its name."""
         return self._name
 
     @property
     def spec(self) -> BoxSpec:
-        """What it was made of."""
+        """The spec it was made from."""
         return self._spec
 
     @property
     def is_alone(self) -> bool:
-        """Whether no more than one command runs."""
+        """Whether at most one command runs."""
         return self._running <= 1
 
     async def begin(self, said: Mapping[str, int | list[str]]) -> None:
-        """Makes the box ready once its first process runs."""
+        """Prepares the box after its first process has started."""
         pid = said["pid"]
         assert isinstance(pid, int)
         _protect(pid)
@@ -118,7 +118,7 @@ class IsolatedBox:
         stdin: bytes = b"",
         watch: Watch | None = None,
     ) -> ExecResult:
-        """How a command ended."""
+        """The result of a command."""
         words = words_of(command)
         killed_before = self._out_of_memory()
 
@@ -149,7 +149,7 @@ class IsolatedBox:
         return result
 
     async def watch_disk(self) -> None:
-        """Where the box's files lie on the disk: ends what runs in a box that holds more than it may."""
+        """The folder of the box's files on the disk; ends what runs in a box that uses more than it may."""
         usage = await self._ask("usage", {})
         disk, most = usage["disk_bytes"], usage["disk_limit_bytes"]
         assert isinstance(disk, int) and isinstance(most, int)
@@ -160,7 +160,7 @@ class IsolatedBox:
     async def start(
         self, words: Sequence[str], streams: list[int], *, cwd: str | None, env: Mapping[str, str]
     ) -> InsideProcess:
-        """Starts a command with these streams as its file descriptors 0, 1, 2 and further."""
+        """Starts a command with these streams as its file descriptors 0, 1, 2 and above."""
         self._check_open()
         fields = {
             "box": self._name,
@@ -169,7 +169,7 @@ class IsolatedBox:
             "cwd": cwd or self._spec.workdir,
             "limits": self._rlimits,
         }
-        since = now_ticks()  # before it begins: it must not be older than what is killed
+        since = now_ticks()  # taken before the start, so that no process of it is older
         process = InsideProcess(self, await self._keeper.begin("exec", fields, streams), since)
         try:
             await process.began()
@@ -198,12 +198,12 @@ class IsolatedBox:
         return shell
 
     async def read(self, path: str, *, most_bytes: int = 16_000_000) -> bytes:
-        """What a file in the box holds."""
+        """The content of a file in the box."""
         fd = await self._opened({"path": self._full(path), "write": False, "mode": 0})
         with os.fdopen(fd, "rb") as file:
             data = await asyncio.to_thread(file.read, most_bytes + 1)
         if len(data) > most_bytes:
-            raise BoxError(f"{path} in the box holds more than {most_bytes} bytes", fix="read less of it")
+            raise BoxError(f"{path} in the box contains more than {most_bytes} bytes", fix="read less of it")
         return data
 
     async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
@@ -243,7 +243,7 @@ class IsolatedBox:
             await asyncio.to_thread(archive.unpack, file, target)
 
     async def snapshot(self) -> Layers:
-        """The state of the files as they are now."""
+        """The state of the files at this moment."""
         self._check_open()
         with as_box_errors():
             return await self._maker.keep(self)
@@ -256,13 +256,13 @@ class IsolatedBox:
         return other
 
     async def reset(self) -> None:
-        """Puts the box back to how it was made."""
+        """Restores the box's first state."""
         self._check_open()
         with as_box_errors():
             await self.begin(await self._keeper.ask("reset", {"box": self._name}))
 
     async def stats(self) -> BoxStats:
-        """What it uses now."""
+        """Its present use of resources."""
         usage = await self._ask("usage", {})
         count = (await self._ask("count", {}))["processes"]
         disk, most = usage["disk_bytes"], usage["disk_limit_bytes"]
@@ -271,7 +271,7 @@ class IsolatedBox:
         return BoxStats(count, memory, disk, most, self._commands, self._killed, self._out_of_memory())
 
     async def kill_since(self, since: int, root: int, *, spare: list[int]) -> None:
-        """Kills what began at `since` or later, in clock ticks since the machine started."""
+        """Kills processes that began at `since` or later, in clock ticks since the machine started."""
         with contextlib.suppress(BoxError):  # a box that is gone has no processes
             await self._ask("kill", {"since": since, "root": root, "spare": spare})
 
@@ -308,7 +308,7 @@ class IsolatedBox:
 
 
 def _protect(pid: int) -> None:
-    """Memory that runs out ends a command, not the box; only root may say so."""
+    """Running out of memory ends a command, not the box; only root may set this."""
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/oom_score_adj").write_text("-1000")
 
@@ -321,7 +321,7 @@ def _name_servers() -> bytes:
 
 
 def rlimits_of(spec: BoxSpec, group: ControlGroup | None) -> list[tuple[int, int, int]]:
-    """The resource limits of a command; memory is one of them where no control group holds it."""
+    """The resource limits of a command; memory is one of them if no control group limits it."""
     limits = spec.limits
     size = limits.disk_mb << 20
     held = [

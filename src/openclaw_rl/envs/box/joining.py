@@ -1,7 +1,7 @@
-"""Going into a box: a process joins its namespaces and forks there, and the fork does the work.
+"""Entering a box: a process joins its namespaces and forks there, and the fork does the work.
 
-The first process stays outside the box's process namespace and reports how the second one ended. Both cannot be traced,
-and hold no privileges once they do anything.
+The first process stays outside the box's process namespace and reports how the second one ended. Neither can be traced,
+and both drop their privileges before they do anything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAMESPACES = (
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """What is to be done in a box: the request, and the file descriptors that came with it, the report last."""
+    """Work for a box: the request and the file descriptors sent with it, that of the report last."""
 
     name: str
     request: Mapping[str, object]
@@ -37,7 +37,7 @@ Work = Callable[[JoinRequest], None]
 
 
 def fork_into(pid_fd: int, joined: JoinRequest, work: Work, *, network: bool) -> int:
-    """The id of the process that waits for the work."""
+    """The id of the process that waits for the fork."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -48,7 +48,7 @@ def fork_into(pid_fd: int, joined: JoinRequest, work: Work, *, network: bool) ->
 
 
 def _wait_for(pid_fd: int, joined: JoinRequest, work: Work, *, network: bool) -> None:
-    """Forks in the box, and reports `pid` at once and `end` with the wait status at last."""
+    """Forks in the box, and reports `pid` at once and finally `end` with the wait status."""
     syscalls.set_option(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         syscalls.enter(pid_fd, NAMESPACES if network else NAMESPACES | syscalls.CLONE_NEWNET)

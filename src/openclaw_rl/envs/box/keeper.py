@@ -1,7 +1,7 @@
-"""The process that makes boxes and starts commands in them: one thread, no privileges, the standard library alone.
+"""The process that makes boxes and starts commands in them: one thread, no privileges, standard library only.
 
-Boxes end with the thread that started them, so one process starts them all and lives as long as its owner. It stands in
-a user namespace of its own, where it may mount and join namespaces, and is nobody outside of it. Requests come as JSON
+Boxes end with the thread that started them, so one process starts them all and lives as long as its owner. It is in
+a user namespace of its own, where it may mount and join namespaces, and has no rights outside. Requests come as JSON
 over a socket, each with the write end of a pipe for the answer; when the socket closes, every box is ended.
 """
 
@@ -27,7 +27,7 @@ Request = Mapping[str, object]
 
 
 class Keeper:
-    """The boxes, and what may be asked about them."""
+    """The boxes, and the requests that concern them."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -56,7 +56,7 @@ class Keeper:
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)  # who was making a box takes it away again
+        await asyncio.gather(*tasks, return_exceptions=True)  # a task that was making a box removes it again
         boxes = [*self._boxes.values()]
         for box in boxes:
             box.kill()
@@ -64,7 +64,7 @@ class Keeper:
             await box.removed()
 
     async def _answer(self, request: Request, fds: list[int]) -> None:
-        """Does what is asked; the last of the file descriptors takes the answer."""
+        """Carries out a request; its last file descriptor takes the answer."""
         report = fds[-1]
         try:
             known: dict[str, Callable[[Request, list[int]], Awaitable[object]]] = {
@@ -118,7 +118,7 @@ class Keeper:
             return {}
         box.kill()
         creating = self._creating.get(box.name)
-        if creating is not None:  # what is being made is taken away by who makes it
+        if creating is not None:  # the task that makes a box removes it
             await asyncio.wait({creating})
             box.kill()
         if not box.is_removed:
@@ -146,7 +146,7 @@ class Keeper:
         return {"layers": [name, *box.layers] if self._layout.has_overlay else [name]}
 
     async def _signal(self, box: KeptBox, number: int) -> None:
-        """Sends a signal to everything in a box but its first process."""
+        """Sends a signal to every process of a box but its first."""
         if box.is_alive:
             joined = JoinRequest("signal", {"signal": number}, ())
             await reaped(fork_into(box.pid_fd, joined, inside.WORK["signal"], network=box.network))
@@ -161,7 +161,7 @@ class Keeper:
         return {"alive": box.is_alive, "disk_bytes": used, "disk_limit_bytes": most}
 
     def _inside(self, name: str, request: Request, fds: list[int]) -> None:
-        """Starts what is to run in a box; it answers for itself."""
+        """Starts a process in a box; it reports by itself."""
         box = self._box(request)
         groups = box.group_fds if name == "exec" else ()
         pid = fork_into(
@@ -190,25 +190,25 @@ def _write(fd: int, text: str) -> None:
 
 
 def _become_nobody(uid: int | None) -> None:
-    """Gives up what root may do, then takes a user namespace and a mount namespace of its own."""
+    """Gives up root's rights, then enters a user namespace and a mount namespace of its own."""
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-        syscalls.set_option(syscalls.PR_SET_DUMPABLE, 1)  # else /proc/self belongs to root
+        syscalls.set_option(syscalls.PR_SET_DUMPABLE, 1)  # otherwise /proc/self belongs to root
     outside, group = os.getuid(), os.getgid()
     syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
     for name, line in (("setgroups", "deny"), ("uid_map", f"0 {outside} 1"), ("gid_map", f"0 {group} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(line)
     syscalls.mount("none", "/", "", "", flags=syscalls.MS_PRIVATE_ALL)
-    syscalls.set_option(syscalls.PR_SET_DUMPABLE, 0)  # nothing in a box may look into it while it joins
+    syscalls.set_option(syscalls.PR_SET_DUMPABLE, 0)  # no process in a box may inspect it while it joins
 
 
 def main() -> None:
-    """Started by `KeeperLink` with the number of its socket and what it needs to know, as JSON."""
+    """Started by `KeeperLink` with the number of its socket and its settings as JSON."""
     link = socket.socket(fileno=int(sys.argv[1]))
-    link.set_inheritable(False)  # nothing that runs in a box may have it
+    link.set_inheritable(False)  # no process in a box may inherit it
     given = json.loads(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

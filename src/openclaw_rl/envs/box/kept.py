@@ -1,4 +1,4 @@
-"""A box as its keeper holds it: the mounts, the first process, and how it is taken down again."""
+"""A box on its keeper's side: the mounts, the first process, and its removal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST_PROCESS = (
     "/bin/bash",
     "-c",
     "echo ready; exec >/dev/null 2>&1; while read -r; do :; done",
-)  # it reaps what is orphaned; ends with its keeper
+)  # it reaps orphans and ends with its keeper
 SHARED_MEMORY_BYTES = 64 << 20
 MOST_LAYERS = 64
 START_S = 20.0
@@ -29,12 +29,12 @@ STOP_LOOKS, STOP_PAUSE_S = 100, 0.001
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How this keeper builds boxes; the folders are in its place, or absolute."""
+    """How this keeper builds boxes; folders are relative to its place, or absolute."""
 
     bwrap: str
     has_overlay: bool
-    is_in_memory: bool  # a box's files lie in a file system of its own in memory, bounded in size
-    bound: tuple[tuple[str, str], ...]  # read-only folders of this machine, and where they stand in a box
+    is_in_memory: bool  # a box's files are in a separate file system in memory, of bounded size
+    bound: tuple[tuple[str, str], ...]  # read-only folders of this machine, and where they are in a box
     can_disable_namespaces: bool = True
 
 
@@ -56,7 +56,7 @@ async def until_writable(fd: int | socket.socket) -> None:
 
 
 async def reaped(pid: int) -> int:
-    """The wait status of a child, without keeping anyone from working."""
+    """The wait status of a child, without blocking others."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     fd = os.pidfd_open(pid)
@@ -81,7 +81,7 @@ async def said_by(words: list[str]) -> tuple[int, str]:
 
 
 async def copied(source: str, target: str) -> None:
-    """Copies a folder with everything a layer may hold: owners, times, links, marks of what was removed."""
+    """Copies a folder with everything a layer may contain: owners, times, links, whiteouts."""
     status, said = await said_by(["cp", "-a", "--reflink=auto", "--", source, target])
     if status != 0:
         raise OSError(28 if "No space left" in said else 5, f"the files of the box cannot be copied: {said.strip()}")
@@ -95,7 +95,7 @@ class KeptBox:
         assert isinstance(layers, list)
         assert isinstance(options, dict)
         if len(layers) > MOST_LAYERS:
-            raise ValueError(f"the box would stand on {len(layers)} layers: at most {MOST_LAYERS} can be used")
+            raise ValueError(f"the box would be based on {len(layers)} layers: at most {MOST_LAYERS} can be used")
         self.name = str(request["box"])
         self.layers = [str(layer) for layer in layers]
         self.network = bool(options["network"])
@@ -111,12 +111,12 @@ class KeptBox:
 
     @property
     def own_files(self) -> str:
-        """The folder that holds what this box wrote."""
+        """The folder with the files that this box wrote."""
         return f"{self.name}/u" if self._layout.has_overlay else f"{self.name}/m"
 
     @property
     def is_alive(self) -> bool:
-        """Whether its first process runs."""
+        """Whether its first process is running."""
         if self.pid_fd < 0:
             return False
         try:
@@ -126,7 +126,7 @@ class KeptBox:
         return True
 
     async def disk_use(self) -> tuple[int, int]:
-        """The bytes its files hold, and how many they may hold."""
+        """The size of its files in bytes, and the limit."""
         if self._layout.is_in_memory:
             held = os.statvfs(self.name)
             return (held.f_blocks - held.f_bfree) * held.f_frsize, held.f_blocks * held.f_frsize
@@ -160,7 +160,7 @@ class KeptBox:
         self._outer = os.fork()
         if self._outer == 0:
             try:
-                syscalls.set_option(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)  # bubblewrap asks for it later
+                syscalls.set_option(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)  # bubblewrap sets this only later
                 if os.getppid() != keeper:
                     os._exit(127)
                 for fd in self.group_fds:
@@ -175,10 +175,10 @@ class KeptBox:
         for fd in (stdin, info_write, said_write):
             os.close(fd)
         try:
-            # Its number is told before its root is laid out: whoever joined then would see this machine's files.
-            told = await asyncio.wait_for(_until(said, READY), START_S)
-            if not told.endswith(READY):
-                raise OSError(5, f"bubblewrap made no box: {told.decode('utf-8', 'replace').strip()}")
+            # # bubblewrap gives its pid before its root is set up: joining then would expose this machine's files.
+            received = await asyncio.wait_for(_until(said, READY), START_S)
+            if not received.endswith(READY):
+                raise OSError(5, f"bubblewrap made no box: {received.decode('utf-8', 'replace').strip()}")
             self.init_pid = int(json.loads(await _until(info, b"}"))["child-pid"])
             self.pid_fd = os.pidfd_open(self.init_pid)
         except (ProcessLookupError, TimeoutError) as problem:
@@ -210,7 +210,7 @@ class KeptBox:
                 _kill_maker(self._outer)
 
     async def emptied(self) -> None:
-        """Waits for the end of the box's processes, then removes its files."""
+        """Waits until the box's processes have ended, then removes its files."""
         if self._outer:
             await reaped(self._outer)
             self._outer = 0
@@ -227,7 +227,7 @@ class KeptBox:
         shutil.rmtree(self.name, onerror=_made_writable)
 
     async def removed(self) -> None:
-        """As `emptied`, and gives back the rest."""
+        """As `emptied`, and releases the rest."""
         self.is_removed = True
         await self.emptied()
         for fd in self.group_fds:
@@ -235,8 +235,8 @@ class KeptBox:
 
 
 def _kill_maker(pid: int) -> None:
-    """Kills a bubblewrap that makes a box, and its child, which at first waits for it, for ever if it is gone."""
-    os.kill(pid, signal.SIGSTOP)  # no child must come between looking and killing
+    """Kills a bubblewrap that makes a box, and its child, which would wait for ever without it."""
+    os.kill(pid, signal.SIGSTOP)  # it must not fork between the listing and the kill
     try:
         for _ in range(STOP_LOOKS):
             with open(f"/proc/{pid}/stat", "rb") as file:
@@ -253,7 +253,7 @@ def _kill_maker(pid: int) -> None:
 
 
 def _made_writable(_function: object, path: str, _problem: object) -> None:
-    """A folder that was written without the right to list it: it is ours, so the right is taken."""
+    """Makes a folder readable that was written without the right to list it; it is ours, so this works."""
     with contextlib.suppress(OSError):
         os.chmod(os.path.dirname(path), 0o700)
         if os.path.isdir(path) and not os.path.islink(path):
@@ -273,7 +273,7 @@ def _status_of(pid: int) -> int:
 
 
 async def _until(fd: int, end: bytes) -> bytes:
-    """What comes out of a pipe, up to this end or until its other side is closed."""
+    """The bytes from a pipe, up to this ending or until its other side is closed."""
     loop = asyncio.get_running_loop()
     read = bytearray()
     while True:

@@ -1,4 +1,4 @@
-"""This side of the keeper: it is started, asked, and ended with what it kept."""
+"""The client side of the keeper: starts it, sends it requests, ends it and its boxes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from openclaw_rl.envs.box.pipes import Lines, close_all
 from openclaw_rl.errors import BoxError
 
 START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from openclaw_rl.envs.box.keeper import main; main()"
-MARK = "OPENCLAW_RL_BOXES"  # in the environment of the keeper and of what makes boxes, never in a box
+MARK = "OPENCLAW_RL_BOXES"  # in the environment of the keeper and of processes that make boxes, never in a box
 END_S = 20.0
 MOST_MESSAGE_BYTES = 190_000  # what a socket takes at once
 
@@ -34,7 +34,7 @@ class KeeperLink:
 
     @classmethod
     def start(cls, place: Path, layout: Layout, uid: int | None) -> KeeperLink:
-        """Starts one; BoxError where this machine does not let it do its work. Takes about 100 ms."""
+        """Starts a keeper; BoxError if this machine does not let it work. Takes about 100 ms."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         given = json.dumps({"place": str(place), "uid": uid, "layout": asdict(layout)})
         package = str(Path(openclaw_rl.__file__).parent.parent)
@@ -67,7 +67,7 @@ class KeeperLink:
         return self._process.pid
 
     async def begin(self, op: str, fields: Mapping[str, object], fds: Sequence[int] = ()) -> Lines:
-        """Asks for something; the answer comes line by line. The file descriptors stay the caller's."""
+        """Sends a request; the answer comes line by line. The caller keeps its file descriptors."""
         message = json.dumps({"op": op, **fields}).encode()
         if len(message) > MOST_MESSAGE_BYTES:
             raise BoxError(
@@ -98,7 +98,7 @@ class KeeperLink:
     async def ask(
         self, op: str, fields: Mapping[str, object], fds: Sequence[int] = ()
     ) -> Mapping[str, int | list[str]]:
-        """Asks and waits for the answer; a BoxError or an OSError where there is none that is good."""
+        """Sends a request and waits for the answer; BoxError or OSError if it fails."""
         lines = await self.begin(op, fields, fds)
         try:
             return await answer(lines)
@@ -116,12 +116,14 @@ class KeeperLink:
 
 
 async def answer(lines: Lines) -> Mapping[str, int | list[str]]:
-    """What an answer says, past the lines that tell of processes."""
+    """The content of an answer, after the lines about processes."""
     while (line := await lines.next()) is not None:
         kind, _, rest = line.partition(" ")
         if kind == "ok":
             said: Mapping[str, int | list[str]] = json.loads(rest)
-            while await lines.next() is not None:  # until whoever answered has ended, and is seen in the box no more
+            while (
+                await lines.next() is not None
+            ):  # until the answering process has ended and is no longer visible in the box
                 continue
             return said
         if kind == "err":

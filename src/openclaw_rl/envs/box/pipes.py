@@ -1,4 +1,4 @@
-"""Reading what comes out of pipes without waiting for anyone: lines of a report, and output that is bounded."""
+"""Reading from pipes without blocking: lines of a report, and output of bounded size."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from openclaw_rl.envs.box.sandbox import Output, Watch
 
 PIECE_BYTES = 65_536
-MOST_PIECES_AT_THE_END = 64  # what a process that was left behind goes on printing is not waited for
+MOST_PIECES_AT_THE_END = 64  # further output of a process that was left behind is not awaited
 
 
 class Lines:
-    """The lines that come out of a pipe; owns the file descriptor."""
+    """The lines read from a pipe; owns the file descriptor."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -48,12 +48,12 @@ class Lines:
         return self._lines.popleft()
 
     def close(self) -> None:
-        """Lets go of the pipe."""
+        """Releases the pipe."""
         self._fd = _closed(self._fd)
 
 
 class Capture:
-    """What a process prints: the start and the end are kept, what lies between is counted. Owns the file descriptor."""
+    """The output of a process: its start and end are kept, the bytes between are counted. Owns the file descriptor."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Capture:
         self._seen = 0
 
     def _read(self) -> bool:
-        """Takes a piece; says whether there may be more."""
+        """Adds a piece; returns whether there may be more."""
         try:
             piece = os.read(self._fd, PIECE_BYTES)
         except BlockingIOError:
@@ -101,7 +101,7 @@ class Capture:
         return True
 
     def take(self) -> Output:
-        """What was printed since the last call, with what is in the pipe now."""
+        """The output since the last call, including what is in the pipe now."""
         for _ in range(MOST_PIECES_AT_THE_END):
             if self._fd < 0 or not self._read():
                 break
@@ -111,7 +111,7 @@ class Capture:
         return output
 
     def close(self) -> None:
-        """Lets go of the pipe."""
+        """Releases the pipe."""
         self._fd = _closed(self._fd)
 
 
@@ -128,14 +128,14 @@ def memory_file(data: bytes) -> int:
 
 
 def close_all(fds: list[int]) -> None:
-    """Closes file descriptors, whatever they are."""
+    """Closes file descriptors and ignores errors."""
     for fd in fds:
         with contextlib.suppress(OSError):
             os.close(fd)
 
 
 def _closed(fd: int) -> int:
-    """-1, once nobody reads the descriptor and it is closed."""
+    """-1, after it stops reading the descriptor and closes it."""
     if fd >= 0:
         asyncio.get_running_loop().remove_reader(fd)
         os.close(fd)

@@ -1,4 +1,4 @@
-"""Boxes without walls: a folder and resource limits. Commands reach what their user reaches; only when asked for."""
+"""Boxes without isolation: a folder and resource limits. Commands may do what their user may; used only on request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Copy:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return self.folder.name
 
 
@@ -48,12 +48,12 @@ class PlainBoxes:
 
     @classmethod
     def open(cls) -> PlainBoxes:
-        """Starts to make boxes."""
+        """Starts a maker of boxes."""
         return cls(Path(tempfile.mkdtemp(prefix="openclaw-rl-plain-")))
 
     @property
     def limits_in_force(self) -> Mapping[str, str]:
-        """Each limit, and by what it is held."""
+        """Each limit, and what enforces it."""
         none = "not held"
         return {
             "files": none,
@@ -69,7 +69,7 @@ class PlainBoxes:
 
     @property
     def has_root(self) -> bool:
-        """Paths such as /app are this machine's own."""
+        """False: paths such as /app are this machine's own."""
         return False
 
     async def create(self, spec: BoxSpec, *, at: Snapshot | None = None) -> PlainBox:
@@ -116,17 +116,17 @@ class PlainProcess:
         return running.ProcessEnd(code if code >= 0 else 128 - code, -code if code < 0 else None, None)
 
     async def kill(self) -> None:
-        """Kills it and what it started."""
+        """Kills it and its descendants."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._box.kill_since(self._since, spare=0)
 
     async def kill_inner(self, since: int) -> None:
-        """Kills what it started at `since` or later."""
+        """Kills descendants that began at `since` or later."""
         await self._box.kill_since(since, spare=self._process.pid)
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """There is nothing to release."""
 
 
 class PlainBox:
@@ -143,12 +143,12 @@ class PlainBox:
 
     @property
     def id(self) -> str:
-        """What it is called."""
+        """Its name."""
         return self._folder.name
 
     @property
     def spec(self) -> BoxSpec:
-        """What it was made of."""
+        """The spec it was made from."""
         return self._spec
 
     async def exec(
@@ -161,7 +161,7 @@ class PlainBox:
         stdin: bytes = b"",
         watch: Watch | None = None,
     ) -> ExecResult:
-        """How a command ended."""
+        """The result of a command."""
         words = words_of(command)
 
         async def start(streams: list[int]) -> running.Process:
@@ -214,10 +214,10 @@ class PlainBox:
         return shell
 
     async def read(self, path: str, *, most_bytes: int = 16_000_000) -> bytes:
-        """What a file in the folder holds."""
+        """The content of a file in the folder."""
         data = await asyncio.to_thread(self._path(path).read_bytes)
         if len(data) > most_bytes:
-            raise BoxError(f"{path} in the box holds more than {most_bytes} bytes", fix="read less of it")
+            raise BoxError(f"{path} in the box contains more than {most_bytes} bytes", fix="read less of it")
         return data
 
     async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
@@ -237,7 +237,7 @@ class PlainBox:
         await asyncio.to_thread(shutil.copytree, source, self._path(target), symlinks=True, dirs_exist_ok=True)
 
     async def download(self, source: str, target: Path) -> None:
-        """Copies a file or a folder's content out. Links stay behind."""
+        """Copies a file or a folder's content out. Links are not copied."""
 
         def links(folder: str, names: list[str]) -> list[str]:
             return [name for name in names if not _is_plain(Path(folder, name))]
@@ -263,7 +263,7 @@ class PlainBox:
         return await self._maker.create(self._spec, at=await self.snapshot())
 
     async def reset(self) -> None:
-        """Puts the folder back to how it was made."""
+        """Restores the folder's first state."""
         await self.kill_since(0, spare=0)
         if self._folder.exists():
             await asyncio.to_thread(shutil.rmtree, self._folder)
@@ -274,12 +274,12 @@ class PlainBox:
         self._path(self._spec.workdir).mkdir(parents=True, exist_ok=True)
 
     async def stats(self) -> BoxStats:
-        """What it uses now."""
+        """Its present use of resources."""
         size = sum(path.lstat().st_size for path in self._folder.rglob("*"))
         return BoxStats(len(self._own(0)), None, size, None, self._commands, self._killed, 0)
 
     async def kill_since(self, since: int, *, spare: int) -> None:
-        """Kills what this box started at `since` or later."""
+        """Kills processes of this box that began at `since` or later."""
         for _ in range(MOST_ROUNDS):
             left = [pid for pid in self._own(since) if pid != spare]
             if not left:
@@ -303,7 +303,7 @@ class PlainBox:
         return found
 
     async def aclose(self) -> None:
-        """Ends what runs and removes the folder."""
+        """Ends its processes and removes the folder."""
         if not self._is_closed:
             self._is_closed = True
             await self.kill_since(0, spare=0)
@@ -314,7 +314,7 @@ class PlainBox:
             raise BoxError(f"box {self.id} was closed", fix="make another one")
 
     def _path(self, path: str) -> Path:
-        """Where a path of the box lies; absolute ones count from its folder, unless they are in it already."""
+        """A path of the box on this machine; an absolute one is relative to its folder, unless it is in it already."""
         given = Path(path)
         if not given.is_relative_to(self._folder):
             start = self._folder if given.is_absolute() else self._folder / self._spec.workdir.lstrip("/")
@@ -326,7 +326,7 @@ class PlainBox:
 
 
 def _limits(limits: BoxLimits) -> str:
-    """The shell's words for the limits of a process; what root may use is not limited in processes."""
+    """The shell commands that set the limits of a process; for root, the number of processes is not limited."""
     processes = "" if os.geteuid() == 0 else f"ulimit -u {limits.processes + _processes_of_user()};"
     blocks = (limits.disk_mb << 20) // 1024
     return (

@@ -1,4 +1,4 @@
-"""Which boxes this machine can make, found out by making one; and the opening of the best of them."""
+"""Which boxes this machine can make, found by making one; opens the best kind."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class BoxKind(StrEnum):
     COPY = "copy"  # bubblewrap over a copied folder
     DOCKER = "docker"
     PODMAN = "podman"
-    PLAIN = "plain"  # no walls
+    PLAIN = "plain"  # no isolation
 
 
 @dataclass(frozen=True, slots=True)
 class BoxProbe:
-    """What was found: the best kind, the limits it holds, and why better ones cannot be had."""
+    """What was found: the best kind, the limits it enforces, and why better kinds are not available."""
 
     kind: BoxKind | None
     limits: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
-    engines: tuple[str, ...] = ()  # docker and podman, where their programs are installed
+    engines: tuple[str, ...] = ()  # docker and podman, if their programs are installed
 
     @property
     def text(self) -> str:
@@ -57,7 +57,7 @@ MEANS: Mapping[BoxKind, tuple[tuple[bool, bool], ...]] = {
 
 
 async def open_boxes(kind: BoxKind = BoxKind.AUTO, *, bwrap_at: str = BWRAP_AT) -> Boxes:
-    """A maker of boxes of this kind, tried out; BoxError with the reasons where there can be none.
+    """A maker of boxes of this kind, tested; BoxError with the reasons if none works.
 
     `bwrap_at`: the folders in which bubblewrap's program is looked for.
     """
@@ -78,7 +78,7 @@ async def open_boxes(kind: BoxKind = BoxKind.AUTO, *, bwrap_at: str = BWRAP_AT) 
 
 
 async def probe(*, bwrap_at: str = BWRAP_AT) -> BoxProbe:
-    """What this machine can do."""
+    """Which kinds of boxes this machine can make."""
     boxes, refused = await _best(list(MEANS), bwrap_at)
     engines = tuple(name for name in ("docker", "podman") if shutil.which(name))
     if boxes is None:
@@ -115,7 +115,7 @@ async def _best(kinds: list[BoxKind], bwrap_at: str) -> tuple[tuple[BoxKind, Iso
 
 
 async def _try_out(maker: IsolatedBoxes) -> None:
-    """Makes a box and sees that it runs commands, keeps files, and is apart from this machine."""
+    """Makes a box and checks that it runs commands, keeps files, and is isolated from this machine."""
     box = await maker.create(BoxSpec())
     done = await box.exec("echo kept > file && cat file && readlink /proc/self/ns/net", timeout_s=PROBE_S)
     apart = os.readlink("/proc/self/ns/net")

@@ -1,4 +1,4 @@
-"""A command from its start to its end: streams bounded, time limited, and what ended it said."""
+"""A command from its start to its end: bounded streams, limited time, and the reason for its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from openclaw_rl.envs.box.pipes import Capture, close_all, memory_file
 from openclaw_rl.envs.box.sandbox import BoxLimits, ExecResult, KilledBy, Output, Watch
 from openclaw_rl.errors import BoxError
 
-KILL_S = 10.0  # how long a command may take to end once it was killed
+KILL_S = 10.0  # how long a command may take to end after it was killed
 BY_SIGNAL = {signal.SIGXCPU: KilledBy.CPU, signal.SIGXFSZ: KilledBy.FILE_SIZE}
 
 
@@ -29,18 +29,18 @@ class ProcessEnd:
 
 
 class Process(Protocol):
-    """A command that was started."""
+    """A running command."""
 
     async def ended(self) -> ProcessEnd:
-        """How it ended. BoxError where the box ended first."""
+        """How it ended. BoxError if the box ended first."""
         ...
 
     async def kill(self) -> None:
-        """Kills it and what it started."""
+        """Kills it and its descendants."""
         ...
 
     def close(self) -> None:
-        """Lets go of it."""
+        """Releases its resources."""
         ...
 
 
@@ -56,7 +56,7 @@ async def run(
     was_memory: Callable[[], bool],
     watch: Watch | None = None,
 ) -> ExecResult:
-    """Runs what `start` starts with the three standard streams. `was_memory` says whether memory ran out meanwhile."""
+    """Runs what `start` starts with the three standard streams. `was_memory` returns whether memory ran out."""
     flooded = asyncio.Event()
     (out, out_write), (err, err_write) = os.pipe(), os.pipe()
     streams = [memory_file(stdin), out_write, err_write]
@@ -83,7 +83,7 @@ async def run(
 
 
 def what_killed(ended: ProcessEnd, *, was_memory: Callable[[], bool]) -> KilledBy | None:
-    """What ended a command that nobody here killed. A shell reports a signal of its last command as 128 + n."""
+    """What ended a command that was not killed here. A shell reports a signal of its last command as 128 + n."""
     number = ended.signal or (ended.exit_status - 128 if 128 < ended.exit_status < 192 else None)
     if number == signal.SIGKILL and was_memory():
         return KilledBy.MEMORY
@@ -94,7 +94,7 @@ def what_killed(ended: ProcessEnd, *, was_memory: Callable[[], bool]) -> KilledB
 
 @contextlib.contextmanager
 def one_error() -> Iterator[None]:
-    """Raises the one error of a group of tasks as itself."""
+    """Raises the single error of a task group without the group."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -132,5 +132,5 @@ async def _watched_in_group(
 
 
 def not_started(why: str, *, duration_s: float) -> ExecResult:
-    """The result of a command that is not there, as a shell would report it."""
+    """The result of a missing command, as a shell would report it."""
     return ExecResult(127, Output(b""), Output(f"{why}\n".encode()), duration_s)

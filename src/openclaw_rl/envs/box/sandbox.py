@@ -1,4 +1,4 @@
-"""What a box is: the one interface that every way of making boxes meets, and the facts that go through it."""
+"""What a box is: the interface that every kind of box implements, and the data types it uses."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ MOST_COMMAND_BYTES = 100_000  # the kernel takes no argument above 128 KiB
 
 
 class KilledBy(StrEnum):
-    """What ended a command before it ended by itself."""
+    """What ended a command early."""
 
     TIMEOUT = "timeout"
     MEMORY = "memory"
     OUTPUT = "output"  # more was printed than is read
     CPU = "cpu"
     FILE_SIZE = "file_size"
-    DISK = "disk"  # the box held more than it may
+    DISK = "disk"  # the box used more disk than it may
     SIGNAL = "signal"  # killed from inside the box
     BOX = "box"  # the box itself ended
 
 
 @dataclass(frozen=True, slots=True)
 class BoxLimits:
-    """What a box may use, and how much of a command's output is kept and read."""
+    """What a box may use, and how much of a command's output is read and kept."""
 
     memory_mb: int = 512
     processes: int = 128
@@ -47,7 +47,7 @@ class BoxLimits:
 
 @dataclass(frozen=True, slots=True)
 class BoxSpec:
-    """What a box is made of. `base` is `host`, a root folder, or for docker and podman an image."""
+    """What a box is made from. `base` is `host`, a root folder, or for docker and podman an image."""
 
     base: str = HOST
     workdir: str = "/app"
@@ -58,7 +58,7 @@ class BoxSpec:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a stream held: its start and its end, and how many bytes between them were cut."""
+    """The output of a stream: its start, its end, and the number of bytes cut between them."""
 
     head: bytes
     tail: bytes = b""
@@ -66,13 +66,13 @@ class Output:
 
     @property
     def text(self) -> str:
-        """The output as text; a line says how much was cut."""
+        """The output as text, with a line that gives the number of bytes cut."""
         middle = f"\n[... {self.cut_bytes} bytes cut ...]\n".encode() if self.cut_bytes else b""
         return (self.head + middle + self.tail).decode("utf-8", "replace")
 
     @property
     def total_bytes(self) -> int:
-        """How much was printed."""
+        """The number of bytes printed."""
         return len(self.head) + self.cut_bytes + len(self.tail)
 
 
@@ -89,7 +89,7 @@ class ExecResult:
 
     @property
     def is_ok(self) -> bool:
-        """Whether it ended by itself, with 0."""
+        """Whether it ended by itself with status 0."""
         return self.exit_status == 0 and self.killed_by is None
 
 
@@ -103,12 +103,12 @@ class ShellResult:
     duration_s: float
     cwd: str
     killed_by: KilledBy | None = None
-    is_shell_lost: bool = False  # the shell ended: the next command finds its folder again, but no variables
+    is_shell_lost: bool = False  # the shell ended: the next command runs in the same folder, without variables
 
 
 @dataclass(frozen=True, slots=True)
 class BoxStats:
-    """What a box uses now. None where this kind of box cannot tell."""
+    """The resources a box uses now. None if this kind of box cannot measure it."""
 
     processes: int | None
     memory_bytes: int | None
@@ -123,11 +123,11 @@ class Shell(Protocol):
     """A bash that keeps its folder, variables and functions from command to command."""
 
     async def run(self, command: str, *, timeout_s: float) -> ShellResult:
-        """What a command gave. After a time-out its processes are gone, and the shell stays wherever possible."""
+        """The result of a command. After a time-out its processes are gone, and the shell survives if possible."""
         ...
 
     async def aclose(self) -> None:
-        """Ends the shell and what still runs in it."""
+        """Ends the shell and its processes."""
         ...
 
 
@@ -136,24 +136,24 @@ class Snapshot(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         ...
 
 
 class Sandbox(Protocol):
-    """A box: a place where commands of an agent run without reaching anything outside.
+    """A box: an agent's commands run in it and reach nothing outside.
 
     A failure of the box itself raises BoxError; what a command does is in its result.
     """
 
     @property
     def id(self) -> str:
-        """What it is called."""
+        """Its name."""
         ...
 
     @property
     def spec(self) -> BoxSpec:
-        """What it was made of."""
+        """The spec it was made from."""
         ...
 
     async def exec(
@@ -166,9 +166,9 @@ class Sandbox(Protocol):
         stdin: bytes = b"",
         watch: Watch | None = None,
     ) -> ExecResult:
-        """How a command ended: text is run by bash, a sequence as it is. `env` is added to that of the box.
+        """The result of a command: text is run by bash, a sequence directly. `env` is added to that of the box.
 
-        `watch` is given what it prints, of both streams, as it prints it.
+        `watch` receives the output of both streams as it is printed.
         """
         ...
 
@@ -177,11 +177,11 @@ class Sandbox(Protocol):
         ...
 
     async def read(self, path: str, *, most_bytes: int = 16_000_000) -> bytes:
-        """What a file in the box holds. Links are followed inside the box only."""
+        """The content of a file in the box. Links are followed inside the box only."""
         ...
 
     async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Writes a file in the box; folders that are missing are made."""
+        """Writes a file in the box; missing folders are created."""
         ...
 
     async def upload(self, source: Path, target: str) -> None:
@@ -189,36 +189,36 @@ class Sandbox(Protocol):
         ...
 
     async def download(self, source: str, target: Path) -> None:
-        """Copies a file or a folder's content out of the box. Links, devices and pipes stay behind."""
+        """Copies a file or a folder's content out of the box. Links, devices and pipes are not copied."""
         ...
 
     async def snapshot(self) -> Snapshot:
-        """The state of the files as they are now; processes are not part of it."""
+        """The state of the files at this moment, without processes."""
         ...
 
     async def fork(self) -> Sandbox:
-        """Another box with the same files. What happens in one does not show in the other."""
+        """Another box with the same files. The two are independent."""
         ...
 
     async def reset(self) -> None:
-        """Ends all processes and puts the files back to how the box was made."""
+        """Ends all processes and restores the first state of its files."""
         ...
 
     async def stats(self) -> BoxStats:
-        """What it uses now."""
+        """Its present use of resources."""
         ...
 
     async def aclose(self) -> None:
-        """Ends everything in the box and removes it. May be called twice."""
+        """Ends all processes of the box and removes it. May be called twice."""
         ...
 
 
 class Boxes(Protocol):
-    """A maker of boxes. Closing it closes every box it made."""
+    """Makes boxes. Closing it closes every box it made."""
 
     @property
     def limits_in_force(self) -> Mapping[str, str]:
-        """Each limit, and by what it is held; `not held` where it is not."""
+        """Each limit, and what enforces it; `not held` if nothing does."""
         ...
 
     @property
@@ -227,17 +227,17 @@ class Boxes(Protocol):
         ...
 
     async def create(self, spec: BoxSpec, *, at: Snapshot | None = None) -> Sandbox:
-        """A new box, in the state of a snapshot where one is given."""
+        """A new box, in the state of a snapshot if one is given."""
         ...
 
     async def build_image(self, folder: Path, *, timeout_s: float) -> str | None:
-        """The base made from a folder with a Dockerfile; None where there is no engine that makes images."""
+        """The base made from a folder with a Dockerfile; None if there is no engine that makes images."""
         ...
 
     async def drop(self, snapshot: Snapshot) -> None:
-        """Removes a snapshot that no box stands on."""
+        """Removes a snapshot that no box is based on."""
         ...
 
     async def aclose(self) -> None:
-        """Closes every box and removes what was kept for them."""
+        """Closes every box and removes all stored data."""
         ...

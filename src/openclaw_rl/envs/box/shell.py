@@ -1,4 +1,4 @@
-"""A persistent bash: commands by number, exit statuses over their own pipe, time-outs that leave the shell alive."""
+"""A persistent bash: numbered commands, exit statuses over a separate pipe, time-outs that leave the shell alive."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from openclaw_rl.envs.box.sandbox import BoxLimits, KilledBy, ShellResult
 from openclaw_rl.envs.box.under_way import TICKS, now_ticks
 from openclaw_rl.errors import BoxError
 
-COME_BACK_S = 1.0  # how long a shell whose commands were killed may take to say so
-CONTROL = 3  # where the shell reports; commands do not have it
+COME_BACK_S = 1.0  # how long a shell whose commands were killed may take to report
+CONTROL = 3  # the shell's reports; closed for commands
 
 
 class ShellProcess(Protocol):
-    """A bash that runs."""
+    """A running bash."""
 
     async def ended(self) -> ProcessEnd:
         """How it ended."""
         ...
 
     async def kill(self) -> None:
-        """Kills it and what it started."""
+        """Kills it and its descendants."""
         ...
 
     async def kill_inner(self, since: int) -> None:
-        """Kills what it started at `since` or later, but not itself."""
+        """Kills descendants that began at `since` or later, but not the bash."""
         ...
 
     def close(self) -> None:
-        """Lets go of it."""
+        """Releases its resources."""
         ...
 
 
@@ -45,7 +45,7 @@ Start = Callable[[list[int], str | None], Awaitable[ShellProcess]]
 
 
 class BashShell:
-    """A shell; one command at a time."""
+    """A shell that runs one command at a time."""
 
     def __init__(
         self, start: Start, on_end: Callable[[], None], *, limits: BoxLimits, out_of_memory: Callable[[], int]
@@ -62,7 +62,7 @@ class BashShell:
         self._cwd: str | None = None
 
     async def open(self) -> None:
-        """Starts the bash, in the folder where the last one was."""
+        """Starts the bash, in the folder of the last one."""
         (stdin, self._stdin), (out, out_write) = os.pipe(), os.pipe()
         control, control_write = os.pipe()
         self._flooded.clear()
@@ -80,8 +80,8 @@ class BashShell:
         self._control = Lines(control)
 
     async def run(self, command: str, *, timeout_s: float) -> ShellResult:
-        """What a command gave."""
-        words_of(command)  # refuses what no shell can take
+        """The result of a command."""
+        words_of(command)  # raises if no shell can take it
         async with self._lock:
             if self._process is None:
                 await self.open()
@@ -111,9 +111,9 @@ class BashShell:
             )
 
     async def _done(self, command: str, timeout_s: float) -> tuple[int | None, KilledBy | None]:
-        """The exit status, or None where the shell is lost; and what ended the command."""
+        """The exit status, or None if the shell is lost; and what ended the command."""
         assert self._process is not None
-        if now_ticks() == self._ended:  # what this command starts must be told from what ran before
+        if now_ticks() == self._ended:  # new processes must be distinguishable from earlier ones
             await asyncio.sleep(1 / TICKS)
         since = now_ticks()
         async with asyncio.TaskGroup() as group:
@@ -132,7 +132,7 @@ class BashShell:
             return None, killed_by
 
     async def _status(self, command: str) -> int | None:
-        """Runs a command and waits for its status; None where the shell ended."""
+        """Runs a command and waits for its status; None if the shell ended."""
         line = (
             f"eval {shlex.quote(command)} {CONTROL}>&- </dev/null; "
             f"printf '%d %d %q\\n' {self._last} $? \"$PWD\" >&{CONTROL}\n"
@@ -150,7 +150,7 @@ class BashShell:
         return None
 
     async def _lost(self, *, killed: bool) -> tuple[int, KilledBy | None]:
-        """How a shell that does not answer ended; another one starts with the next command."""
+        """How an unresponsive shell ended; the next command starts a new one."""
         assert self._process is not None
         if killed:
             await self._process.kill()

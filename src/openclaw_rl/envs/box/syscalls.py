@@ -1,4 +1,4 @@
-"""The system calls that Python 3.11 has no names for: namespaces, mounts and capabilities, by way of libc."""
+"""The system calls that Python 3.11 does not wrap: namespaces, mounts and capabilities, through libc."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def mount(source: str, target: str, kind: str, options: str, *, flags: int = MS_
 
 
 def unmount(target: str) -> None:
-    """Takes a mount away; what still uses it keeps it until it ends."""
+    """Unmounts lazily; processes that use the mount keep it until they end."""
     _checked(_libc.umount2(target.encode(), MNT_DETACH), f"unmount {target}")
 
 
 def unshare(flags: int) -> None:
-    """Moves this process into namespaces of its own."""
+    """Moves this process into new namespaces."""
     _checked(_libc.unshare(flags), "unshare")
 
 
@@ -54,7 +54,7 @@ def enter(pid_fd: int, flags: int) -> None:
 
 
 def set_option(option: int, value: int) -> None:
-    """A prctl of one argument."""
+    """Calls prctl with one argument."""
     _checked(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
 
 
@@ -62,7 +62,7 @@ def drop_privileges() -> None:
     """Gives up every capability for good, and any way to gain one by starting a program."""
     for capability in range(LAST_CAPABILITY + 1):
         if _libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) != 0:
-            break  # the kernel knows no further one
+            break  # the kernel has no more
     _libc.prctl(PR_CAP_AMBIENT, ctypes.c_ulong(4), 0, 0, 0)  # clear all
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     none = (ctypes.c_uint32 * 6)()

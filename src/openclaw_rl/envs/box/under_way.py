@@ -1,4 +1,4 @@
-"""A command under way in a box, and what can go wrong with it, in words."""
+"""A running command in a box, and messages for what can go wrong."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ProcessKiller(Protocol):
-    """What a command needs of its box."""
+    """What a command needs from its box."""
 
     @property
     def id(self) -> str:
-        """What the box is called."""
+        """The box's name."""
         ...
 
     @property
     def is_alone(self) -> bool:
-        """Whether no more than one command runs in it."""
+        """Whether at most one command runs in it."""
         ...
 
     async def kill_since(self, since: int, root: int, *, spare: list[int]) -> None:
-        """Kills what began at `since` or later."""
+        """Kills processes that began at `since` or later."""
         ...
 
 
@@ -41,7 +41,7 @@ class InsideProcess:
         self._box = box
         self._lines = lines
         self._since = since
-        self.inner = 0  # its number inside the box
+        self.inner = 0  # its pid inside the box
 
     async def began(self) -> None:
         """Waits until the command is about to run."""
@@ -70,29 +70,29 @@ class InsideProcess:
         raise BoxError(f"box {self._box.id} is gone", fix="make another one")
 
     async def kill(self) -> None:
-        """Kills it, what it started, and what it left behind where nothing else runs beside it."""
+        """Kills it and its descendants, and orphans too if no other command runs."""
         await self._box.kill_since(self._since, 0 if self._box.is_alone else self.inner, spare=[])
 
     async def kill_inner(self, since: int) -> None:
-        """Kills what began later than `since`, but never the process itself."""
+        """Kills its processes that began after `since`, but never the process itself."""
         await self._box.kill_since(since, 0 if self._box.is_alone else self.inner, spare=[self.inner])
 
     def close(self) -> None:
-        """Lets go of the report."""
+        """Releases the report."""
         self._lines.close()
 
 
 class CannotStartError(Exception):
-    """The command is not there, or its folder is not: the agent's mistake."""
+    """The command or its folder is missing: the agent's mistake."""
 
 
 def now_ticks() -> int:
-    """The time as processes' starts are given: clock ticks since the machine started."""
+    """The time in the unit of process start times: clock ticks since the machine started."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
 
 
 def as_box_error(problem: OSError) -> BoxError:
-    """What went wrong with a box, in words."""
+    """A BoxError with a message for a failure of a box."""
     if problem.errno == errno.ENOSPC:
         return BoxError(f"no space is left for the box: {problem}", fix="free space, or give the box a larger disk")
     return BoxError(f"the box cannot do it: {problem.strerror or problem}")
@@ -100,7 +100,7 @@ def as_box_error(problem: OSError) -> BoxError:
 
 @contextlib.contextmanager
 def as_box_errors() -> Iterator[None]:
-    """Raises what the system refused as BoxError; what is not there stays FileNotFoundError."""
+    """Raises the system's refusals as BoxError; a missing file stays FileNotFoundError."""
     try:
         yield
     except FileNotFoundError:
@@ -110,6 +110,6 @@ def as_box_errors() -> Iterator[None]:
 
 
 def refusal(said: str) -> OSError:
-    """An error as it was reported from inside: its number and its words."""
+    """An error reported from inside: its number and message."""
     number, _, text = said.partition(" ")
     return OSError(int(number), text)

@@ -1,4 +1,4 @@
-"""Environments that others made, as ours: what each of them must offer, and one Env over all of them."""
+"""Third-party environments as ours: the protocol that each implements, and one Env for all of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_CHARACTERS = 16_000
 
 @dataclass(frozen=True, slots=True)
 class ForeignStep:
-    """What an environment shows after an action; `reward` is None where it gives none."""
+    """What an environment shows after an action; `reward` is None if it gives none."""
 
     parts: tuple[Part, ...]
     reward: float | None = None
@@ -41,34 +41,34 @@ class ForeignStep:
 
 
 class WrongActionError(ValueError):
-    """An action that the environment cannot take: the agent's own doing. The episode goes on."""
+    """An action that the environment cannot take: the agent's fault. The episode continues."""
 
 
 class Foreign(Protocol):
-    """One episode of an environment that others made.
+    """One episode of a third-party environment.
 
-    WrongActionError is the agent's fault, TaskError the environment's, BoxError that of a machine or a connection.
+    WrongActionError is the agent's fault, TaskError the environment's, BoxError the machine's or the connection's.
     """
 
     async def begin(self, task: Task, seed: int) -> tuple[ForeignStep, tuple[Tool, ...]]:
-        """What is shown first, and the tools that act."""
+        """The first observation, and the tools."""
         ...
 
     async def act(self, action: Action) -> ForeignStep:
-        """What follows from one action."""
+        """The result of one action."""
         ...
 
     async def score(self) -> float | None:
-        """The reward of the episode; None where it is the sum of the rewards of its steps."""
+        """The reward of the episode; None if it is the sum of the rewards of its steps."""
         ...
 
     async def aclose(self) -> None:
-        """Lets go of it."""
+        """Releases its resources."""
         ...
 
 
 class ForeignEnv:
-    """Meets Env. Actions of a step are done one after the other, and each has a part of its own or several."""
+    """Implements Env. Actions of a step are done in order; each gives one or more parts."""
 
     def __init__(self, make: Callable[[], Foreign], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._make = make
@@ -79,7 +79,7 @@ class ForeignEnv:
         self._ended: Info | None = Info(failure=Failure.INFRASTRUCTURE, reason="no task was begun: call reset first")
 
     async def reset(self, task: Task, *, seed: int = 0) -> Observation:
-        """The instruction, and what the environment shows first."""
+        """The instruction and the environment's first observation."""
         await self.aclose()
         began, self._total, self._ended = self._clock(), 0.0, None
         self._foreign = self._make()
@@ -92,7 +92,7 @@ class ForeignEnv:
         return Observation(parts, self._tools, Info({"start": self._clock() - began}))
 
     async def step(self, actions: Sequence[Action]) -> StepResult:
-        """What follows, and the sum of the rewards of these actions."""
+        """The observation, and the sum of the rewards of these actions."""
         if self._ended is not None or self._foreign is None:
             return over(self._ended or Info())
         began, parts, rewards, wrong = self._clock(), list[Part](), list[float](), ""
@@ -135,7 +135,7 @@ class ForeignEnv:
         return replace(score, duration_s=self._clock() - began)
 
     async def aclose(self) -> None:
-        """Lets go of the environment."""
+        """Releases the environment."""
         foreign, self._foreign = self._foreign, None
         self._ended = Info(failure=Failure.INFRASTRUCTURE, reason="the environment was closed")
         if foreign is not None:
@@ -152,34 +152,34 @@ class ForeignTasks:
 
     @property
     def name(self) -> str:
-        """What they are called together."""
+        """The name of the source."""
         return self._name
 
     @property
     def tasks(self) -> Mapping[str, Task]:
-        """The tasks, by id."""
+        """The tasks by id."""
         return self._tasks
 
     @property
     def broken(self) -> Mapping[str, str]:
-        """What cannot be read, and why."""
+        """Tasks that cannot be read, and why."""
         return self._broken
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox | None:
-        """None: the environment has its own place."""
+        """None: the environment runs elsewhere."""
         return None
 
     async def solve(self, task: Task, attempt: Attempt) -> Attempt:
-        """Never: such a task brings no solution."""
+        """Always raises: such a task has no solution."""
         raise NoSolutionError(f"task {task.id} has no solution")
 
     async def judge(self, task: Task, attempt: Attempt) -> Score:
-        """Never: the environment scores an episode while it is open."""
+        """Always raises: the environment scores an episode while it is open."""
         raise TaskError(f"task {task.id} is scored by its own environment", fix="ask the environment to evaluate")
 
 
 def shown_json(value: Json) -> Part:
-    """Data as an agent is shown it: text as it is, anything else as JSON, cut where it is very long."""
+    """Data as the agent sees it: text unchanged, anything else as JSON, cut if it is very long."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if len(text) > MOST_CHARACTERS:
         half = MOST_CHARACTERS // 2

@@ -1,4 +1,4 @@
-"""Gymnasium both ways: its environments as ours, and ours as one of its (the extra `gymnasium`)."""
+"""Gymnasium in both directions: its environments as ours, and ours as gymnasium.Env (the extra `gymnasium`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACT = "act"
 
 
 class GymnasiumEpisode:
-    """Meets Foreign. A task names its environment: `env_id`, and perhaps `env_kwargs`, in its metadata."""
+    """Implements Foreign. A task names its environment in its metadata: `env_id`, and optionally `env_kwargs`."""
 
     def __init__(self) -> None:
         self._env: Any = None
@@ -35,7 +35,7 @@ class GymnasiumEpisode:
         try:
             self._env = await asyncio.to_thread(gymnasium.make, name, **given)
             seen, _ = await asyncio.to_thread(self._env.reset, seed=seed)
-        except Exception as problem:  # whatever an environment raises, it is not usable
+        except Exception as problem:  # any error of the environment makes it unusable
             raise TaskError(f"the environment {name} cannot be used: {_said(problem)}") from problem
         parameters: dict[str, Json] = {
             "type": "object",
@@ -46,7 +46,7 @@ class GymnasiumEpisode:
         return ForeignStep((part_of(seen),)), (tool,)
 
     async def act(self, action: Action) -> ForeignStep:
-        """One step. What is not in the space is not done."""
+        """One step. An action outside the space is refused."""
         if action.tool != ACT or "action" not in action.arguments:
             raise WrongActionError(f"call {ACT} with `action`")
         space = self._env.action_space
@@ -61,7 +61,7 @@ class GymnasiumEpisode:
         return ForeignStep((part_of(seen),), float(reward), bool(done), bool(truncated))
 
     async def score(self) -> float | None:
-        """None: the sum of its rewards."""
+        """None: the score is the sum of its rewards."""
         return None
 
     async def aclose(self) -> None:
@@ -95,7 +95,7 @@ def schema_of(space: Any) -> dict[str, Json]:
 
 
 def value_of(space: Any, given: Json) -> Any:
-    """The value of a space that JSON stands for; ValueError where it is not in the space."""
+    """The value of a space, read from JSON; ValueError if it is not in the space."""
     value: Any = given
     match space:
         case spaces.Discrete():
@@ -118,7 +118,7 @@ def value_of(space: Any, given: Json) -> Any:
 
 
 def part_of(seen: Any) -> Part:
-    """An observation as an agent sees it: a picture where it is one, else text or JSON."""
+    """An observation as an agent sees it: a picture if it is one, else text or JSON."""
     if isinstance(seen, numpy.ndarray) and seen.dtype == numpy.uint8 and seen.ndim == 3 and seen.shape[2] == 3:
         return Part(PartKind.IMAGE, data=png_of(seen))
     return shown_json(_json(seen))
@@ -152,7 +152,7 @@ def _said(problem: Exception) -> str:
 
 
 class _AnyText(gymnasium.Space):  # type: ignore[misc]
-    """Any text: Gymnasium's own Text knows texts of few letters only."""
+    """Any text: Gymnasium's own Text allows only a small set of characters."""
 
     def __init__(self) -> None:
         super().__init__((), numpy.str_)
@@ -165,11 +165,11 @@ class _AnyText(gymnasium.Space):  # type: ignore[misc]
 
 
 class OpenClawGymEnv(gymnasium.Env):  # type: ignore[misc]
-    """One of our environments as a gymnasium.Env, for code that knows nothing of ours.
+    """One of our environments as a gymnasium.Env, for code that does not know this package.
 
     An action is JSON: a call {"tool": ..., "arguments": {...}} or a list of them. An observation is text. The reward is
-    that of the step where there is one, and at the end the verdict on the episode. `options={"task": id}` chooses a
-    task at reset; without, the seed does. A failure that is not the agent's is raised, never a reward.
+    that of the step if there is one, and at the end the verdict on the episode. `options={"task": id}` chooses a
+    task at reset, otherwise the seed does. A failure that is not the agent's raises and never becomes a reward.
     """
 
     metadata: ClassVar[dict[str, list[str]]] = {"render_modes": []}
@@ -181,7 +181,7 @@ class OpenClawGymEnv(gymnasium.Env):  # type: ignore[misc]
         self._runner = asyncio.Runner()
 
     def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """The instruction; `info` holds the task's id and the tools in OpenAI's shape."""
+        """The instruction; `info` contains the task's id and the tools in OpenAI's shape."""
         super().reset(seed=seed)
         names = sorted(self._tasks)
         name = (options or {}).get("task") or names[int(self.np_random.integers(len(names)))]
@@ -190,7 +190,7 @@ class OpenClawGymEnv(gymnasium.Env):  # type: ignore[misc]
         return seen.text, {"task": name, "tools": [tool.as_json() for tool in seen.tools]}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """What follows from the calls. Text that is no JSON of calls is done as nothing, and said so."""
+        """The result of the calls. Text that is not calls as JSON does nothing, and the reply says so."""
         try:
             calls = calls_of(json.loads(action))
         except ValueError as problem:
@@ -216,7 +216,7 @@ class OpenClawGymEnv(gymnasium.Env):  # type: ignore[misc]
 
 
 def calls_of(given: Any) -> Sequence[Action]:
-    """The calls that JSON stands for; ValueError where it is none."""
+    """The calls in JSON; ValueError if it has none."""
     listed = given if isinstance(given, list) else [given]
     found: list[Action] = []
     for call in listed:

@@ -16,7 +16,7 @@ from openclaw_rl.envs.box.probe import open_boxes
 from openclaw_rl.envs.box.sandbox import Boxes, BoxLimits, BoxSpec, KilledBy, Sandbox
 from openclaw_rl.envs.tasks.building import build
 
-MOST_DISK_MB = 4096  # a box's files lie in memory: a task that asks for more is given this much
+MOST_DISK_MB = 4096  # a box's files are in memory: a task that asks for more gets this much
 KEPT_BYTES = 4 << 20  # of each stream: Harbor's agents send files through it
 NO_LIMIT_S = 86_400.0
 BUILD_S = 600.0
@@ -24,24 +24,24 @@ ROOT = (None, "root", "0", 0)
 
 
 class HarborBox(BaseEnvironment):  # type: ignore[misc]
-    """One task's environment, built from the part of Dockerfiles that docs/environments.md names, as an overlay."""
+    """One task's environment: an overlay built from the subset of Dockerfiles that docs/environments.md names."""
 
     _boxes: Boxes | None = None
     _box: Sandbox | None = None
 
     @staticmethod
     def type() -> str:
-        """What Harbor calls it."""
+        """Its name in Harbor."""
         return "openclaw-rl"
 
     @property
     def capabilities(self) -> EnvironmentCapabilities:
-        """It can do without a network; it has no GPUs, no services, and mounts nothing."""
+        """It can isolate from the network; it has no GPUs, no services and no mounts."""
         return EnvironmentCapabilities(disable_internet=True)
 
     @classmethod
     def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
-        """Memory and cores are bounded."""
+        """It limits memory and cores."""
         return EnvironmentResourceCapabilities(cpu_limit=True, memory_limit=True)
 
     def _validate_definition(self) -> None:
@@ -49,7 +49,7 @@ class HarborBox(BaseEnvironment):  # type: ignore[misc]
             raise FileNotFoundError(f"{self.environment_dir / 'Dockerfile'}: without an engine, only this can be built")
 
     async def start(self, force_build: bool) -> None:
-        """Builds the environment and makes a box of it. There is nothing to be forced: nothing is kept."""
+        """Builds the environment and makes a box of it. Forcing changes nothing: nothing is cached."""
         config = self.task_env_config
         limits = BoxLimits(
             memory_mb=config.memory_mb or 2048,
@@ -64,7 +64,7 @@ class HarborBox(BaseEnvironment):  # type: ignore[misc]
         await self.ensure_dirs(self._mount_targets(writable_only=True))
 
     async def stop(self, delete: bool) -> None:
-        """Removes the box; there is no other way to stop it."""
+        """Removes the box; stopping always deletes."""
         boxes, self._boxes, self._box = self._boxes, None, None
         if boxes is not None:
             await boxes.aclose()
@@ -83,7 +83,7 @@ class HarborBox(BaseEnvironment):  # type: ignore[misc]
         timeout_sec: int | None = None,
         user: str | int | None = None,
     ) -> ExecResult:
-        """How a command ended. There is one user in a box: a task that wants another is refused."""
+        """The result of a command. A box has one user; a task that wants another is refused."""
         wanted = self._resolve_user(user)
         if wanted not in ROOT:
             raise ValueError(f"user {wanted!r}: there is only root in a box")
@@ -113,5 +113,5 @@ class HarborBox(BaseEnvironment):  # type: ignore[misc]
         await asyncio.to_thread(target.write_bytes, data)
 
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
-        """Copies a folder's content out of the box. Links and devices stay behind."""
+        """Copies a folder's content out of the box. Links and devices are not copied."""
         await self._running.download(source_dir, Path(target_dir))

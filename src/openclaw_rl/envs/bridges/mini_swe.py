@@ -1,4 +1,4 @@
-"""mini-swe-agent, unmodified, at work in a box of ours and on our server; imported only where it is installed.
+"""Unmodified mini-swe-agent with our boxes and our server; imported only if it is installed.
 
 Its commands run in the box of a task, its requests carry the episode's id, and our judge's verdict ends the episode.
 """
@@ -28,24 +28,24 @@ from openclaw_rl.envs.tasks.source import Attempt, TaskSource, in_a_box
 from openclaw_rl.errors import BoxError, TaskError
 
 T = TypeVar("T")
-DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"  # what its prompts have an agent print
+DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"  # its prompts tell the agent to print this
 CALL_S = 60.0
 ONE_STREAM = 'exec 2>&1; exec /bin/bash -c "$1"'
 
 
 @dataclass(frozen=True, slots=True)
 class MiniSweEndpoint:
-    """Our server, as mini-swe-agent and the episode's reports reach it."""
+    """Our server, for mini-swe-agent and for the reports on the episode."""
 
     url: str  # without /v1
-    key: str  # may chat, and begin and end episodes
+    key: str  # may chat, begin episodes and end them
     model: str = "default"
     parameters: Mapping[str, Json] = field(default_factory=dict)  # of each request: temperature, max_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class MiniSweLimits:
-    """When an attempt ends; what is left then is judged. 0 means never."""
+    """Limits of an attempt; its state is judged when one is reached. 0 means no limit."""
 
     steps: int = 30
     seconds: int = 1800
@@ -54,7 +54,7 @@ class MiniSweLimits:
 
 @dataclass(frozen=True, slots=True)
 class MiniSweRun:
-    """What became of an attempt."""
+    """The result of an attempt."""
 
     episode: str
     exit_status: str  # in mini-swe-agent's words
@@ -63,9 +63,9 @@ class MiniSweRun:
 
 
 class BoxEnvironment:
-    """A box behind mini-swe-agent's environment protocol: execute, get_template_vars, serialize.
+    """A box with mini-swe-agent's environment protocol: execute, get_template_vars, serialize.
 
-    The agent runs in a thread and its box on `loop`. A box that fails raises BoxError and so ends the attempt.
+    The agent runs in a thread and its box on `loop`. A failing box raises BoxError, which ends the attempt.
     """
 
     def __init__(self, box: Sandbox, loop: asyncio.AbstractEventLoop, *, command_s: float) -> None:
@@ -76,7 +76,7 @@ class BoxEnvironment:
         self._command_s = command_s
 
     def execute(self, action: Mapping[str, str], cwd: str = "", *, timeout: float | None = None) -> dict[str, object]:
-        """What a command printed and how it ended, in a shell of its own; raises Submitted where it says so."""
+        """The output and status of a command, run in a new shell; raises Submitted if the output says so."""
         if self._is_over:
             raise BoxError("the attempt is over")
         command, timeout_s = action.get("command", ""), timeout or self._command_s
@@ -92,23 +92,23 @@ class BoxEnvironment:
         text = done.stdout.text
         first, _, rest = text.lstrip().partition("\n")
         if first.strip() == DONE and done.exit_status == 0:
-            told = {"exit_status": "Submitted", "submission": rest}
-            raise Submitted({"role": "exit", "content": rest, "extra": told})
+            fields = {"exit_status": "Submitted", "submission": rest}
+            raise Submitted({"role": "exit", "content": rest, "extra": fields})
         return {"output": text, "returncode": done.exit_status, "exception_info": ended}
 
     def _wait(self, work: Coroutine[None, None, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def end(self) -> None:
-        """Nothing is run from now on."""
+        """Refuses all commands from now on."""
         self._is_over = True
 
     def get_template_vars(self, **more: object) -> dict[str, object]:
-        """What its prompts may name. Nothing of this machine's environment is in there."""
+        """The variables for its prompts. None come from this machine's environment."""
         return {**self.config, **platform.uname()._asdict(), **more}
 
     def serialize(self) -> dict[str, object]:
-        """What its record of the attempt says of the box."""
+        """The entry about the box in its record of the attempt."""
         kind = f"{type(self).__module__}.{type(self).__name__}"
         return {"info": {"config": {"environment": dict(self.config), "environment_type": kind}}}
 
@@ -123,10 +123,10 @@ async def run_mini_swe(
     group: str | None = None,
     record: Path | None = None,
 ) -> MiniSweRun:
-    """One attempt at a task in its box, as an episode of our server from its begin to its outcome.
+    """One attempt at a task in its box, as an episode of our server from start to outcome.
 
-    `box` is what `source.start` gave; it stays the caller's to close. `record` gets mini-swe-agent's own record.
-    Raises aiohttp.ClientError where the server cannot be told; the episode then stays open until it is idle.
+    `box` comes from `source.start`; the caller closes it. `record` gets mini-swe-agent's own record.
+    Raises aiohttp.ClientError if the server cannot be reached; the episode then stays open until it is idle.
     """
     limits = limits or MiniSweLimits()
     headers = {"Authorization": f"Bearer {endpoint.key}"}
@@ -140,22 +140,22 @@ async def run_mini_swe(
             exit_status, score = await _attempt(source, task, box, agent)
         finally:
             environment.end()
-        if agent.n_calls and score.reward is not None:  # no request follows that would show it
+        if agent.n_calls and score.reward is not None:  # no later request shows it
             await _post(http, f"/{episode}/steps", {"step": agent.n_calls - 1, "observation": _last_shown(agent)})
         await _post(http, f"/{episode}/end", _ending(score))
         return MiniSweRun(episode, exit_status, agent.n_calls, score)
 
 
 async def _attempt(source: TaskSource, task: Task, box: Sandbox, agent: DefaultAgent) -> tuple[str, Score]:
-    """How the agent ended, and the verdict on what it left."""
+    """How the agent ended, and the verdict on the box."""
     try:
-        told = await asyncio.to_thread(agent.run, task.instruction)
-        exit_status = str(told.get("exit_status", ""))
-    except ContextWindowExceededError:  # it said too much: what it did so far is judged
+        ending = await asyncio.to_thread(agent.run, task.instruction)
+        exit_status = str(ending.get("exit_status", ""))
+    except ContextWindowExceededError:  # the context is full: its work so far is judged
         exit_status = "ContextWindowExceeded"
     except BoxError as problem:
         return "BoxError", Score(None, details=problem.problem, failure=Failure.INFRASTRUCTURE)
-    except Exception as problem:  # its client's many kinds: the endpoint failed, not what was said
+    except Exception as problem:  # its client raises many kinds: the endpoint failed, not the agent
         what = f"{type(problem).__name__}: {problem}"[:500]
         return type(problem).__name__, Score(None, details=what, failure=Failure.INFRASTRUCTURE)
     try:
@@ -173,7 +173,7 @@ def _agent(
     episode: str,
     record: Path | None,
 ) -> DefaultAgent:
-    """The agent as it ships, with its own prompts, its requests marked with the episode."""
+    """The agent as shipped, with its own prompts; its requests carry the episode's id."""
     shipped = yaml.safe_load((package_dir / "config" / "mini.yaml").read_text("utf-8"))
     model = LitellmModel(
         model_name=f"openai/{endpoint.model}",
@@ -200,7 +200,7 @@ def _agent(
 
 
 def _last_shown(agent: DefaultAgent) -> str:
-    """What followed the agent's last answer."""
+    """The message after the agent's last answer."""
     shown: list[str] = []
     for message in reversed(agent.messages):
         if message.get("role") == "assistant":

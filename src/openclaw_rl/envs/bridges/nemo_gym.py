@@ -1,4 +1,4 @@
-"""Resources servers of NeMo Gym, as ours: /seed_session, a route for each tool, and /verify with what was done."""
+"""Resources servers of NeMo Gym, as ours: /seed_session, a route for each tool, and /verify with all calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANSWER = tool_of("answer", "Say the final answer. The task ends.", "value", "Wha
 
 
 class NemoGymEpisode:
-    """Meets Foreign: one session, held by a cookie. A task of `nemo_gym_tasks` brings its row.
+    """Implements Foreign: one session, identified by a cookie. A task of `nemo_gym_tasks` contains its row.
 
     The tools are the row's, and `answer`, whose text becomes the last message that is verified.
     """
@@ -52,7 +52,7 @@ class NemoGymEpisode:
         return ForeignStep(()), self._tools
 
     async def act(self, action: Action) -> ForeignStep:
-        """One call. What the server answers is shown as it is, its errors included, as NeMo Gym's own agents do."""
+        """One call. The server's answer is shown unchanged, errors included, as NeMo Gym's own agents do."""
         if action.tool not in {tool.name for tool in self._tools}:
             names = ", ".join(tool.name for tool in self._tools)
             raise WrongActionError(f"there is no tool {action.tool[:100]!r}; there are: {names}")
@@ -71,7 +71,7 @@ class NemoGymEpisode:
         return ForeignStep((shown_json(said),))
 
     async def score(self) -> float | None:
-        """What /verify says of all calls and the answer."""
+        """The reward of /verify for all calls and the answer."""
         response: dict[str, Json] = {
             "id": f"resp_{secrets.token_hex(8)}",
             "object": "response",
@@ -101,14 +101,14 @@ class NemoGymEpisode:
             raise BoxError(f"the resources server at {self._url} does not answer: {why}") from problem
 
     async def aclose(self) -> None:
-        """Ends the session on this side: the protocol has no goodbye."""
+        """Ends the session on this side: the protocol has no closing message."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
 
 def nemo_gym_tasks(path: Path) -> ForeignTasks:
-    """The tasks in NeMo Gym's JSON lines, by number; rows that cannot be read are in `broken`."""
+    """The tasks in NeMo Gym's JSON lines, by number; unreadable rows are in `broken`."""
     numbers: list[str] = []
 
     def read(row: Row) -> tuple[str, Task]:
@@ -119,7 +119,7 @@ def nemo_gym_tasks(path: Path) -> ForeignTasks:
         texts = [said] if isinstance(said, str) else [_content(turn) for turn in turns]
         instruction = "\n\n".join(text for text in texts if text)
         if not instruction:
-            raise TaskError(f"`{PARAMS}.input` holds no text")
+            raise TaskError(f"`{PARAMS}.input` contains no text")
         return numbers[-1], Task(numbers[-1], instruction, metadata={ROW: dict(row)})
 
     found, broken = read_rows(path, read)

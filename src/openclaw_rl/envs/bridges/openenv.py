@@ -1,4 +1,4 @@
-"""Environments served over OpenEnv's WebSocket, as ours. Its package is not needed: the messages are few."""
+"""Environments served over OpenEnv's WebSocket, as ours. Its package is not needed, since the messages are few."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from openclaw_rl.errors import BoxError, TaskError
 
 ACT = "act"
 MOST_BYTES = 100 << 20
-AGENTS = ("VALIDATION_ERROR", "INVALID_JSON")  # what the action was at fault for
+AGENTS = ("VALIDATION_ERROR", "INVALID_JSON")  # errors that the action caused
 MACHINES = ("CAPACITY_REACHED", "SESSION_ERROR", "FACTORY_ERROR")
 WRONG_CALLS = ("invalid_args", "tool_not_found")
 
 
 class OpenEnvEpisode:
-    """Meets Foreign: one WebSocket is one session.
+    """Implements Foreign: one WebSocket is one session.
 
-    A server with MCP tools offers those; any other has one tool, `act`, whose arguments are its action as /schema
-    describes it. `reset` in a task's metadata is sent with the reset.
+    A server with MCP tools offers those; any other has one tool, `act`, whose arguments are the action that /schema
+    describes. `reset` in a task's metadata is sent with the reset.
     """
 
     def __init__(self, url: str, *, key: str = "", message_s: float = 60.0) -> None:
@@ -36,7 +36,7 @@ class OpenEnvEpisode:
         self._has_tools = False
 
     async def begin(self, task: Task, seed: int) -> tuple[ForeignStep, tuple[Tool, ...]]:
-        """Connects, resets, and asks what can be done."""
+        """Connects, resets, and asks for the tools."""
         given = task.metadata.get("reset", {})
         self._session = aiohttp.ClientSession(headers=self._headers)
         try:
@@ -59,7 +59,7 @@ class OpenEnvEpisode:
         return (Tool(ACT, "Act in the environment.", await self._schema()),)
 
     async def _schema(self) -> dict[str, Json]:
-        """The schema of an action, without what every action has."""
+        """The schema of an action, without the fields that every action has."""
         assert self._session is not None
         try:
             async with self._session.get(self._url + "/schema", raise_for_status=True) as response:
@@ -99,10 +99,10 @@ class OpenEnvEpisode:
 
     def _away(self, problem: Exception) -> BoxError:
         why = f"{type(problem).__name__} {problem}".strip()[:300]
-        return BoxError(f"the environment at {self._url} does not answer: {why}", fix="see that it runs")
+        return BoxError(f"the environment at {self._url} does not answer: {why}", fix="check that it runs")
 
     async def score(self) -> float | None:
-        """None: the sum of its rewards."""
+        """None: the score is the sum of its rewards."""
         return None
 
     async def aclose(self) -> None:
@@ -130,7 +130,7 @@ def _error(body: Mapping[str, Json]) -> Exception:
 
 
 def _step(body: Mapping[str, Json]) -> ForeignStep:
-    """What an observation holds. A wrong call of a tool is the agent's; a tool that is away ends the episode."""
+    """The content of an observation. A wrong tool call is the agent's fault; a missing tool ends the episode."""
     seen, reward = body.get("observation"), body.get("reward")
     error = seen.get("error") if isinstance(seen, dict) else None
     if isinstance(error, dict):
@@ -147,7 +147,7 @@ def _step(body: Mapping[str, Json]) -> ForeignStep:
 
 
 def _parts(seen: Json) -> tuple[Part, ...]:
-    """Texts of an MCP result by themselves; anything else as JSON."""
+    """The texts of an MCP result; anything else as JSON."""
     blocks = seen.get("content") if isinstance(seen, dict) else None
     if isinstance(blocks, list) and blocks and all(isinstance(one, dict) and "text" in one for one in blocks):
         return tuple(Part(PartKind.TEXT, str(one["text"])) for one in blocks if isinstance(one, dict))

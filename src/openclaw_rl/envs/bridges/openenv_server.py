@@ -1,4 +1,4 @@
-"""Our environments served outwards over OpenEnv's protocol: its clients list our tools, call them and get rewards."""
+"""Serves our environments over OpenEnv's protocol: its clients list our tools, call them and get rewards."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SCHEMAS: dict[str, Json] = {
 
 @dataclass(slots=True)
 class _Session:
-    """One connection: an environment of its own, and where it stands."""
+    """One connection with its own environment and state."""
 
     env: Env
     tools: tuple[Tool, ...] = ()
@@ -57,7 +57,7 @@ class _SessionError(Exception):
 def openenv_app(
     make: Callable[[], Env], tasks: Mapping[str, Task], *, name: str, key: str = "", most_sessions: int = 16
 ) -> web.Application:
-    """The routes /ws, /health, /schema and /metadata; `make` gives each connection an environment of its own.
+    """The routes /ws, /health, /schema and /metadata; `make` gives each connection its own environment.
 
     A reset names its task as `task`, or takes one by its `seed`. The reward of the last step is the verdict on the
     episode. With a key, requests need it as a bearer token; serve without one on this machine's loopback only.
@@ -114,7 +114,7 @@ def openenv_app(
 
 
 async def _answer(session: _Session, text: str, tasks: Mapping[str, Task]) -> dict[str, Json] | None:
-    """What a message is answered with; None after a goodbye."""
+    """The answer to a message; None after a closing message."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError) as problem:
@@ -182,7 +182,7 @@ async def _step(session: _Session, data: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _see_sound(seen: Observation, info: Info) -> None:
-    """An episode that failed shows nothing: its client is told so, and gets no reward."""
+    """A failed episode shows nothing: its client gets an error and no reward."""
     if not seen.parts:
         raise _SessionError("EXECUTION_ERROR", f"the episode failed or is over ({info.failure}): {info.reason}")
 
@@ -202,7 +202,7 @@ def _error(code: str, said: str, more: Mapping[str, Json] | None = None) -> dict
 async def serve_openenv(
     app: web.Application, *, host: str = "127.0.0.1", port: int = 8000
 ) -> tuple[web.AppRunner, int]:
-    """Serves, and says where; closing the runner ends it. RequestError for a port that is taken."""
+    """Serves, and returns the address; closing the runner ends it. RequestError if the port is taken."""
     runner = web.AppRunner(app)
     await runner.setup()
     try:

@@ -1,7 +1,7 @@
-"""Environments of verifiers (0.4) played against a running server, each run an episode of it.
+"""Environments of verifiers (0.4) played against a running server, each run is an episode.
 
 verifiers has its own loop and its own harnesses, which talk to an endpoint: ours. So nothing is translated. Each run
-is begun as an episode, its requests carry the episode's id, and its reward ends it.
+begins as an episode, its requests carry the episode's id, and its reward ends it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.errors import EngineError
 
 KEY_VARIABLE = "OPENCLAW_RL_VERIFIERS_KEY"  # verifiers reads keys from the environment only
-# Which of its errors are whose; any other is the environment's.
+# Who is at fault for which of its errors; any other is the environment's.
 AGENTS = ("HarnessError",)
 MACHINES = ("ProviderError", "SandboxError", "InterceptionError", "TunnelError")
 CALL_S = 60.0
@@ -29,7 +29,7 @@ CALL_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class VerifiersRun:
-    """One run: its episode on the server, its reward, and who was at fault where it has none."""
+    """One run: its episode on the server, its reward, and who was at fault if it has none."""
 
     episode: str
     task: str
@@ -43,7 +43,7 @@ async def play_verifiers(
 ) -> list[VerifiersRun]:
     """Plays each of the first `tasks` tasks `group_size` times, and reports every run to the server as an episode.
 
-    EngineError where the server does not take an episode.
+    EngineError if the server does not take an episode.
     """
     env = load_environment(config)
     if key:
@@ -61,7 +61,7 @@ async def play_verifiers(
 async def _group(
     session: aiohttp.ClientSession, url: str, env: Any, task: Any, *, model: str, size: int
 ) -> list[VerifiersRun]:
-    """One task's runs, at once: their episodes are compared with each other."""
+    """One task's runs, at the same time: their episodes form a group."""
     begun: dict[str, Json] = {"task": task.key, "environment": "verifiers", "group_size": size}
     if size > 1:
         begun["group"] = f"{task.key}-{os.urandom(4).hex()}"
@@ -80,7 +80,7 @@ async def _run(session: aiohttp.ClientSession, url: str, env: Any, task: Any, na
 
 
 def outcome_of(traces: Sequence[Any], errors: Sequence[Any]) -> tuple[float | None, FailureClass, str]:
-    """The reward of a run's traces together, or who is at fault that there is none."""
+    """The joint reward of a run's traces, or who is at fault if there is none."""
     problems = [*errors, *(error for trace in traces for error in trace.errors)]
     if not problems and traces:
         return float(sum(trace.reward for trace in traces)), FailureClass.NONE, ""
@@ -102,4 +102,4 @@ async def _post(session: aiohttp.ClientSession, url: str, body: dict[str, Json])
             found: dict[str, Json] = await response.json()
             return found
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as problem:
-        raise EngineError(f"{url} does not answer: {problem}", fix="see that the server runs") from problem
+        raise EngineError(f"{url} does not answer: {problem}", fix="check that the server runs") from problem

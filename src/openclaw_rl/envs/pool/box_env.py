@@ -1,4 +1,4 @@
-"""The kind `box`: a task's box for a harness that brings its own loop, and the verdict on what it leaves there."""
+"""The kind `box`: a task's box for a harness with its own loop, and the verdict on the box."""
 
 from __future__ import annotations
 
@@ -27,35 +27,36 @@ from openclaw_rl.errors import BoxError, TaskError
 
 @runtime_checkable
 class HasBox(Protocol):
-    """An environment that lets others into its box."""
+    """An environment that gives access to its box."""
 
     @property
     def box(self) -> Sandbox:
-        """The box of the episode. BoxError where there is none."""
+        """The box of the episode. BoxError if there is none."""
         ...
 
 
 @runtime_checkable
 class CanFork(Protocol):
-    """An environment whose state can be had a second time."""
+    """An environment whose state can be duplicated."""
 
     async def fork(self) -> Env:
-        """Another environment in the same state. What happens in one does not show in the other."""
+        """Another environment in the same state; the two are independent."""
         ...
 
 
 class BoxEnv:
-    """Meets Env, HasBox and CanFork. It has no tools: who leases it calls the box, and may say an answer at the end."""
+    """Implements Env, HasBox and CanFork. Without tools: its client calls the box, and may give an answer at the
+    end."""
 
     def __init__(self, source: TaskSource, boxes: Boxes) -> None:
         self._source = source
         self._boxes = boxes
         self._task: Task | None = None
         self._box: Sandbox | None = None
-        self.answer = ""  # of tasks that are judged by words
+        self.answer = ""  # for tasks that are judged by an answer in words
 
     async def reset(self, task: Task, *, seed: int = 0) -> Observation:
-        """The instruction, once the box is there."""
+        """The instruction, after the box is made."""
         await self.aclose()
         began = time.monotonic()
         try:
@@ -66,7 +67,7 @@ class BoxEnv:
         return Observation((Part(PartKind.TEXT, task.instruction),), info=Info({"start": time.monotonic() - began}))
 
     async def step(self, actions: Sequence[Action]) -> StepResult:
-        """Nothing: this kind has no tools of its own."""
+        """Refuses every action: this kind has no tools."""
         info = Info(failure=Failure.AGENT, reason="this kind of environment has no tools: call its box")
         return StepResult(Observation((), info=info), info=info)
 

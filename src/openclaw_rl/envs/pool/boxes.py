@@ -1,4 +1,4 @@
-"""Boxes that stand in a pool: the last rung of the ladder, for machines that can make none of their own."""
+"""Boxes in a pool: the last resort for machines that cannot make boxes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class _Said(msgspec.Struct):
 
 
 class PoolSnapshot:
-    """A state of a box's files, held in the pool for as long as this client runs."""
+    """A state of a box's files, kept in the pool while this client runs."""
 
     def __init__(self, lease: HeldLease) -> None:
         self.lease = lease
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return self.lease.granted.lease
 
 
@@ -46,12 +46,12 @@ class PoolShell:
         self._name = name
 
     async def run(self, command: str, *, timeout_s: float) -> ShellResult:
-        """What a command gave."""
+        """The result of a command."""
         body = CallBody(shell=self._name, command=command, timeout_s=timeout_s)
         return msgspec.json.decode(await self._box.call("shell_run", body, timeout_s + MARGIN_S), type=ShellResult)
 
     async def aclose(self) -> None:
-        """Ends the shell; a box that is gone has none."""
+        """Ends the shell; does nothing if the box is gone."""
         try:
             await self._box.call("shell_close", CallBody(shell=self._name), CALL_S)
         except PoolError:
@@ -59,7 +59,7 @@ class PoolShell:
 
 
 class PoolBox:
-    """Meets Sandbox. Failures of the pool are BoxErrors, as those of a box are."""
+    """Implements Sandbox. Failures of the pool raise BoxError, as failures of a box do."""
 
     def __init__(self, client: PoolClient, lease: HeldLease, spec: BoxSpec | None = None) -> None:
         self._client = client
@@ -68,16 +68,16 @@ class PoolBox:
 
     @property
     def id(self) -> str:
-        """What it is called."""
+        """Its name."""
         return self._lease.granted.lease
 
     @property
     def spec(self) -> BoxSpec:
-        """What it was made of; unknown for the box of an environment."""
+        """The spec it was made from; unknown for the box of an environment."""
         return self._spec
 
     async def call(self, name: str, body: CallBody, within_s: float, watch: Watch | None = None) -> bytes:
-        """The answer to something that is done once."""
+        """The answer to an operation that is done once."""
         path, token = f"{self._lease.path}/{name}", self._lease.granted.token
         return await self._lease.server.operate(path, body, token=token, within_s=within_s, watch=watch)
 
@@ -101,7 +101,7 @@ class PoolBox:
         stdin: bytes = b"",
         watch: Watch | None = None,
     ) -> ExecResult:
-        """How a command ended."""
+        """The result of a command."""
         words = command if isinstance(command, str) else list(command)
         body = CallBody(command=words, timeout_s=timeout_s, cwd=cwd, env=dict(env or {}), stdin=stdin)
         said = await self.call("exec", body, timeout_s + MARGIN_S, watch)
@@ -113,7 +113,7 @@ class PoolBox:
         return PoolShell(self, msgspec.json.decode(said, type=_Said).shell)
 
     async def read(self, path: str, *, most_bytes: int = 16_000_000) -> bytes:
-        """What a file holds."""
+        """The content of a file."""
         said = await self._look("read", CallBody(path=path, most_bytes=most_bytes))
         return msgspec.json.decode(said, type=_Said).data
 
@@ -139,7 +139,7 @@ class PoolBox:
         await asyncio.to_thread(archive.unpack, io.BytesIO(msgspec.json.decode(said, type=_Said).data), target)
 
     async def snapshot(self) -> PoolSnapshot:
-        """The state of the files as they are now."""
+        """The state of the files at this moment."""
         return PoolSnapshot(await self._derived("snapshot"))
 
     async def fork(self) -> PoolBox:
@@ -151,20 +151,20 @@ class PoolBox:
         return self._client.adopt(HeldLease(self._lease.server, granted))
 
     async def reset(self) -> None:
-        """Puts the box back to how it was made."""
+        """Restores the box's first state."""
         await self.call("reset_box", CallBody(), CALL_S)
 
     async def stats(self) -> BoxStats:
-        """What it uses now."""
+        """Its present use of resources."""
         return msgspec.json.decode(await self._look("stats", CallBody()), type=BoxStats)
 
     async def aclose(self) -> None:
-        """Gives the box back."""
+        """Closes the lease on the box."""
         await self._client.give_back(self._lease)
 
 
 class PoolBoxes:
-    """Meets Boxes: makes them in the pools of a client, which it does not close."""
+    """Implements Boxes: makes boxes in the pools of a client, which it does not close."""
 
     def __init__(self, client: PoolClient, limits: Mapping[str, str]) -> None:
         self._client = client
@@ -173,16 +173,16 @@ class PoolBoxes:
 
     @classmethod
     async def open(cls, client: PoolClient) -> PoolBoxes:
-        """Asks the first pool that answers what its boxes hold. PoolError where none does."""
+        """Asks the first pool that answers for the limits of its boxes. PoolError if none does."""
         for server in client.servers:
             status = await server.status(fresh_s=0.0)
             if status is not None:
                 return cls(client, status.limits)
-        raise PoolError("no pool answers", fix="see that one runs", code="pool_away", failure="infrastructure")
+        raise PoolError("no pool answers", fix="check that one runs", code="pool_away", failure="infrastructure")
 
     @property
     def limits_in_force(self) -> Mapping[str, str]:
-        """Each limit, and by what it is held in the first pool."""
+        """Each limit, and what enforces it in the first pool."""
         return self._limits
 
     @property
@@ -191,7 +191,7 @@ class PoolBoxes:
         return self._limits.get("files") != "not held"
 
     async def create(self, spec: BoxSpec, *, at: Snapshot | None = None) -> PoolBox:
-        """A new box; one in the state of a snapshot stands where the snapshot is."""
+        """A new box; with a snapshot, it is made in the snapshot's pool."""
         if at is not None and not isinstance(at, PoolSnapshot):
             raise BoxError(f"{at.name} is not a snapshot of this kind of box")
         if at is None:
@@ -204,11 +204,11 @@ class PoolBoxes:
         return box
 
     async def build_image(self, folder: Path, *, timeout_s: float) -> str | None:
-        """None: what a pool builds are its own tasks."""
+        """None: a pool builds the images of its own tasks only."""
         return None
 
     async def drop(self, snapshot: Snapshot) -> None:
-        """Lets go of a snapshot; the pool removes it once no box stands on it."""
+        """Releases a snapshot; the pool removes it when no box is based on it."""
         assert isinstance(snapshot, PoolSnapshot)
         await self._client.give_back(snapshot.lease)
 

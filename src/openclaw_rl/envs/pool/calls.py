@@ -1,4 +1,4 @@
-"""Calls on a lease: how long each may take, in which order they are done, and what one that is cut off leaves."""
+"""Calls on a lease: their time limits, their order, and what happens after one is cut off."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from openclaw_rl.errors import PoolError
 STEP_S = 600.0
 MOST_S = 7200.0  # of any deadline
 ONE_AT_A_TIME = frozenset({"reset", "step", "evaluate"})
-LEAVES_UNKNOWN = frozenset({"reset", "step"})  # after one that was cut off nobody knows the environment's state
+LEAVES_UNKNOWN = frozenset({"reset", "step"})  # after one of these is cut off, the environment's state is unknown
 
 
 async def begin_call(pool: Pool, lease: Lease, name: str, *, call: str, request: bytes, body: CallBody) -> Operation:
@@ -37,7 +37,7 @@ async def begin_call(pool: Pool, lease: Lease, name: str, *, call: str, request:
 
 
 def _allowed_s(lease: Lease, call: str, body: CallBody) -> float:
-    """How long a call may take where nobody says."""
+    """The time limit of a call by default."""
     limits = lease.task.limits if lease.task is not None else None
     match call:
         case "reset":
@@ -54,7 +54,7 @@ def _allowed_s(lease: Lease, call: str, body: CallBody) -> float:
 async def ask(
     pool: Pool, lease: Lease, call: str, body: CallBody, *, within_s: float, operation: Operation | None = None
 ) -> bytes:
-    """What the worker answers, as JSON. A call that is cut off in the middle ends the lease if its state is unknown."""
+    """The worker's answer as JSON. A call that is cut off ends the lease if its state is unknown."""
     until = time.monotonic() + within_s
     if call not in ONE_AT_A_TIME:
         watch = operation.output.add if operation is not None and call == "exec" else None
@@ -81,7 +81,7 @@ async def ask(
 
 
 async def _derived(pool: Pool, lease: Lease, call: str, within_s: float) -> Granted:
-    """A fork or a snapshot, as a lease of its own in the same worker."""
+    """A fork or a snapshot, as a separate lease in the same worker."""
     kind, memory_mb = (SNAPSHOT, 0) if call == "snapshot" else (lease.kind, lease.memory_mb)
     if call == "fork" and pool.taken >= pool.options.capacity:
         raise PoolError(

@@ -18,7 +18,7 @@ Opener = Callable[[TaskSource, Boxes | None, EnvOptions], Env]
 
 
 class Catalogue:
-    """Sources by name, found in folders or given by functions. ConfigError or TaskError where one cannot be had."""
+    """Sources by name, found in folders or given by functions. ConfigError or TaskError if one cannot be loaded."""
 
     def __init__(self, tasks: Sequence[str], kinds: Mapping[str, str]) -> None:
         self.sources: dict[str, TaskSource] = {}
@@ -32,7 +32,7 @@ class Catalogue:
 
     @property
     def kinds(self) -> list[str]:
-        """What may be asked for, apart from boxes alone."""
+        """What clients may lease, besides boxes alone."""
         return [*EnvKind, *self._openers]
 
     @property
@@ -41,16 +41,14 @@ class Catalogue:
         return sum(len(source.tasks) for source in self.sources.values())
 
     def find(self, task: str, source: str | None) -> tuple[str, Task]:
-        """The source of a task, by name, and the task. PoolError where there is none, or more than one."""
+        """The source of a task, by name, and the task. PoolError if there is none, or more than one."""
         names = [name for name in self.sources if source in (None, name)]
         found = [(name, self.sources[name].tasks[task]) for name in names if task in self.sources[name].tasks]
         if len(found) == 1:
             return found[0]
         if found:
             which = ", ".join(name for name, _ in found)
-            raise PoolError(
-                f"task {task} stands in several sources: {which}", fix="name the source", code="ambiguous_task"
-            )
+            raise PoolError(f"task {task} is in several sources: {which}", fix="name the source", code="ambiguous_task")
         broken = [source.broken[task] for source in self.sources.values() if task in source.broken]
         if broken:
             raise PoolError(
@@ -79,7 +77,7 @@ def sources_of(words: str) -> list[TaskSource]:
 
 
 def loaded(words: str) -> Callable[..., Any]:
-    """The function that `module:function` names. ConfigError where there is none."""
+    """The function that `module:function` names. ConfigError if there is none."""
     module, _, name = words.partition(":")
     try:
         found: Callable[..., Any] = vars(import_module(module))[name]

@@ -1,4 +1,4 @@
-"""A client of one pool or several: leases placed where there is room, renewed while they are held, and given back."""
+"""A client of one pool or several: leases are placed on pools with room, renewed while in use, and closed."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from openclaw_rl.envs.task import Failure
 from openclaw_rl.errors import ConfigError, PoolError
 
 log = logging.getLogger(__name__)
-FRESH_S = 1.0  # how old a server's status may be when a place is chosen
+FRESH_S = 1.0  # maximum age of a server's status when a place is chosen
 PAUSE_S = 0.5
 CLOSE_S = 5.0
-# Where another server may have what this one has not.
+# Codes of refusals after which another server may still give a lease.
 MOVES_ON = frozenset({"queue_full", "draining", "no_worker", "unknown_task", "unknown_kind", "journal_failed", IS_AWAY})
 
 
 class PoolClient:
-    """Used with `async with`. Leases go to the pool with most free places, of those to one that has the task prepared.
+    """Used with `async with`. Leases go to the pool with most free places, then to one that has prepared the task.
 
-    `run` names who asks: pools are fair between runs. A pool that does not answer for `patience_s` is given up, and
-    what ran on it counts as a failure of the infrastructure.
+    `run` names the client: pools are fair between runs. A pool that does not answer for `patience_s` is given up, and
+    its leases count as failures of the infrastructure.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class PoolClient:
         self._ttl_s = ttl_s
         self._held: dict[str, HeldLease] = {}
         self.counts: Counter[str] = Counter()
-        self.waited_s = 0.0  # for places
+        self.waited_s = 0.0  # spent on waiting for places
 
     async def __aenter__(self) -> PoolClient:
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
@@ -72,7 +72,7 @@ class PoolClient:
         await self._session.close()
 
     async def lease(self, body: PoolLeaseBody) -> HeldLease:
-        """A lease on some pool. PoolError where none gives one within `lease_s`, and which said what."""
+        """A lease on any pool. PoolError with each pool's reason if none gives one within `lease_s`."""
         body.run, body.ttl_s = self._run, body.ttl_s or self._ttl_s
         state = f"{body.source}/{body.task}" if body.source else f"/{body.task}"
         began = time.monotonic()
@@ -100,7 +100,7 @@ class PoolClient:
     async def _open_servers(
         self, state: str, task: str | None, *, even_if_away: bool
     ) -> list[tuple[int, bool, float, int, RemotePool]]:
-        """Each server that gives out leases, after what it is chosen by."""
+        """Each server that gives out leases, with its key for sorting."""
         asked = [server.status(fresh_s=FRESH_S, even_if_away=even_if_away) for server in self.servers]
         return [
             (
@@ -115,13 +115,13 @@ class PoolClient:
         ]
 
     async def _by_room(self, state: str, task: str | None) -> list[RemotePool]:
-        """The servers that may have a place, best first: free places, then warmth, then how few wait for each place."""
+        """The servers that may have a place, best first: by free places, prepared tasks, queue per place."""
         found = await self._open_servers(state, task, even_if_away=False)
         found = found or await self._open_servers(state, task, even_if_away=True)  # it may be back
         return [server for *_, server in sorted(found, key=lambda one: one[:4])]
 
     def _check_hope(self, refused: list[PoolError], body: PoolLeaseBody, waited_s: float) -> None:
-        """Raises PoolError where waiting longer is of no use."""
+        """Raises PoolError if waiting longer is of no use."""
         if body.task is not None and all(body.task in server.lacks for server in self.servers):
             raise PoolError(
                 f"no pool has task {body.task!r}",
@@ -141,30 +141,30 @@ class PoolClient:
             )
 
     def adopt(self, lease: HeldLease) -> HeldLease:
-        """Keeps a lease that a call gave, a fork or a snapshot, renewed as well."""
+        """Adds a lease from a call, such as a fork or a snapshot, to those that are renewed."""
         self._held[lease.granted.lease] = lease
         return lease
 
     async def give_back(self, lease: HeldLease) -> None:
-        """Closes a lease; where its server is away it runs out by itself."""
+        """Closes a lease; if its server is away, the lease expires by itself."""
         if self._held.pop(lease.granted.lease, None) is None:
             return
         try:
             await lease.server.ask("DELETE", lease.path, token=lease.granted.token, within_s=CLOSE_S)
         except PoolError as problem:
             self.counts["not_closed"] += 1
-            log.info("lease=%s is not closed by hand: %s", lease.granted.lease, problem.problem)
+            log.info("lease=%s is not closed: %s", lease.granted.lease, problem.problem)
 
     async def prewarm(self, tasks: Sequence[str], *, source: str | None = None) -> None:
-        """Lets every pool prepare tasks that will be asked for soon; one that cannot is passed over."""
+        """Asks every pool to prepare tasks that are needed soon; pools that cannot are skipped."""
         for server in self.servers:
             try:
                 await server.ask("POST", "/v1/prewarm", PrewarmBody(list(tasks), source), within_s=CLOSE_S)
             except PoolError as problem:
-                log.info("%s prepares nothing: %s", server.url, problem.problem)
+                log.info("%s does not prepare: %s", server.url, problem.problem)
 
     async def _renew(self) -> None:
-        """Renews what is held, until cancelled."""
+        """Renews the leases in use, until cancelled."""
         while True:
             held = [*self._held.values()]
             await asyncio.sleep(min([lease.granted.ttl_s / 4 for lease in held] or [0.5]))
@@ -178,20 +178,20 @@ class PoolClient:
             said = await server.ask("POST", "/v1/renew", {"leases": leases}, within_s=CLOSE_S)
         except PoolError as problem:
             self.counts["not_renewed"] += 1
-            log.info("%s renews nothing: %s", server.url, problem.problem)
+            log.info("%s does not renew: %s", server.url, problem.problem)
             return
         lost = msgspec.json.decode(said, type=dict[str, dict[str, str]])["lost"]
         self.counts["lost"] += len(lost)
-        for name in lost:  # whoever holds it hears of it at the next call
+        for name in lost:  # its owner gets the error at the next call
             self._held.pop(name, None)
 
 
 def key_from_environment() -> str:
-    """The key of the pools, as OPENCLAW_RL_POOL_KEY holds it. ConfigError where it is not set."""
+    """The key of the pools, from OPENCLAW_RL_POOL_KEY. ConfigError if it is not set."""
     key = os.environ.get("OPENCLAW_RL_POOL_KEY", "")
     if not key:
         raise ConfigError(
-            "the key of the pool is not known",
-            fix="set OPENCLAW_RL_POOL_KEY to what stands in the file api_key of the pool's folder",
+            "the key of the pool is not set",
+            fix="set OPENCLAW_RL_POOL_KEY to the content of the file api_key in the pool's folder",
         )
     return key

@@ -1,4 +1,4 @@
-"""An environment of any kind that runs in a pool: the same calls, the same results, and whose fault it was."""
+"""An environment of any kind that runs in a pool: the same calls, results and failure classes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from openclaw_rl.envs.pool.wire import ActionBody, CallBody, Granted, PoolLeaseB
 from openclaw_rl.envs.task import Action, Failure, Info, Observation, Score, StepResult, Task, over
 from openclaw_rl.errors import BoxError, PoolError
 
-ATTEMPTS = 3  # of a reset: nothing was acted yet
+ATTEMPTS = 3  # of a reset: no action was done yet
 MARGIN_S = 60.0
 STEP_S = 600.0
 
 
 class PoolEnv:
-    """Meets Env. One lease an episode; what goes wrong is in Info.failure and never raised.
+    """Implements Env. One lease per episode; failures are in Info.failure and never raised.
 
-    A pool that is lost in the middle of an episode ends it as a failure of the infrastructure: the next `reset` is a
-    fresh attempt, on another pool where there is one.
+    If its pool is lost, an episode ends as a failure of the infrastructure. The next `reset` is a
+    fresh attempt, on another pool if there is one.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class PoolEnv:
         self._task: Task | None = None
         self._lease: HeldLease | None = None
         self._failed: Info | None = Info(failure=Failure.INFRASTRUCTURE, reason="no task was begun: call reset first")
-        self.answer = ""  # of tasks of the kind `box` that are judged by words
+        self.answer = ""  # for tasks of the kind `box` that are judged by an answer in words
 
     async def reset(self, task: Task, *, seed: int = 0) -> Observation:
-        """The first thing the agent sees; leased anew, on another pool if need be."""
+        """The first observation, with a new lease, on another pool if necessary."""
         began, info = time.monotonic(), Info()
         for _ in range(ATTEMPTS):
             await self.aclose()
@@ -80,7 +80,7 @@ class PoolEnv:
         return observation_of(await self._call("reset", CallBody(seed=seed, deadline_s=within_s), within_s))
 
     async def step(self, actions: Sequence[Action]) -> StepResult:
-        """What follows from the agent's calls."""
+        """The result of the agent's calls."""
         if self._failed is not None:
             return over(self._failed)
         body = CallBody(actions=[ActionBody(one.tool, dict(one.arguments)) for one in actions], deadline_s=self._step_s)
@@ -94,7 +94,7 @@ class PoolEnv:
         return result
 
     async def evaluate(self) -> Score:
-        """The verdict; none where the episode failed through nobody's doing."""
+        """The verdict; without a reward if the episode failed through no fault of the agent."""
         if self._failed is not None:
             return Score(None, details=self._failed.reason, failure=self._failed.failure or Failure.INFRASTRUCTURE)
         assert self._task is not None
@@ -111,7 +111,7 @@ class PoolEnv:
             return Score(None, details=what, failure=Failure.ENVIRONMENT)
 
     async def fork(self) -> PoolEnv:
-        """The same episode a second time, where the kind can. PoolError where it cannot."""
+        """A fork of the episode. PoolError if the kind cannot fork."""
         granted = msgspec.json.decode(await self._call("fork", CallBody(), self._step_s), type=Granted)
         other = PoolEnv(self._client, self._kind, source=self._source, step_s=self._step_s, records=self._records)
         other._lease = self._client.adopt(HeldLease(self._held().server, granted))
@@ -120,7 +120,7 @@ class PoolEnv:
 
     @property
     def box(self) -> PoolBox:
-        """The episode's box, for another agent's harness. BoxError where no episode is open."""
+        """The episode's box, for another agent's harness. BoxError if no episode is open."""
         return PoolBox(self._client, self._held())
 
     async def _call(self, name: str, body: CallBody, within_s: float) -> bytes:
@@ -133,7 +133,7 @@ class PoolEnv:
         return self._lease
 
     async def aclose(self) -> None:
-        """Gives the lease back."""
+        """Closes the lease."""
         if self._lease is not None:
             lease, self._lease = self._lease, None
             self._failed = Info(failure=Failure.INFRASTRUCTURE, reason="the environment was closed")

@@ -1,4 +1,4 @@
-"""What one lease holds in a worker: an environment, a box alone or a snapshot; and every call that may be made."""
+"""The content of one lease in a worker: an environment, a box alone or a snapshot; and all calls on it."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ class ShellName:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a file, or an archive of a folder, holds."""
+    """The content of a file, or of a folder as an archive."""
 
     data: bytes
 
 
 @dataclass(slots=True)
 class Held:
-    """One of `env`, `alone` and `snapshot` is there. Raises what environments and boxes raise."""
+    """One of `env`, `alone` and `snapshot` is set. Raises what environments and boxes raise."""
 
     env: Env | None = None
     task: Task | None = None
     source: str = ""
     alone: Sandbox | None = None
     snapshot: Snapshot | None = None
-    spec: BoxSpec | None = None  # of the boxes that a snapshot makes
+    spec: BoxSpec | None = None  # of boxes made from the snapshot
     shells: dict[str, Shell] = field(default_factory=dict)
     opened: int = 0
 
     @property
     def box(self) -> Sandbox:
-        """The box that raw calls go to."""
+        """The box that direct calls go to."""
         if self.alone is not None:
             return self.alone
         if isinstance(self.env, HasBox):
@@ -62,7 +62,7 @@ class Held:
         return self.env
 
     async def call(self, name: str, body: CallBody, watch: Callable[[bytes], None] | None) -> object:
-        """What a call gives."""
+        """The result of a call."""
         calls: dict[str, Callable[[CallBody], Awaitable[object]]] = {
             "reset": self.reset,
             "step": self.step,
@@ -88,23 +88,23 @@ class Held:
         return await self.episode.reset(self.task, seed=body.seed)
 
     async def step(self, body: CallBody) -> StepResult:
-        """What follows from the actions."""
+        """The result of the actions."""
         return await self.episode.step([Action(action.tool, action.arguments) for action in body.actions])
 
     async def evaluate(self, body: CallBody) -> Score:
-        """The verdict; `answer` is given to kinds that are judged by words said over a bare box."""
+        """The verdict; `answer` is for kinds that are judged by an answer in words besides the box."""
         if isinstance(self.episode, BoxEnv):
             self.episode.answer = body.answer
         return await self.episode.evaluate()
 
     async def exec(self, body: CallBody, watch: Callable[[bytes], None] | None) -> ExecResult:
-        """How a command ended."""
+        """The result of a command."""
         return await self.box.exec(
             body.command, timeout_s=body.timeout_s, cwd=body.cwd, env=body.env, stdin=body.stdin, watch=watch
         )
 
     async def read(self, body: CallBody) -> Content:
-        """What a file holds."""
+        """The content of a file."""
         return Content(await self.box.read(body.path, most_bytes=body.most_bytes))
 
     async def write(self, body: CallBody) -> None:
@@ -112,7 +112,7 @@ class Held:
         await self.box.write(body.path, body.data, mode=body.mode)
 
     async def reset_box(self, _body: CallBody) -> None:
-        """Puts the box back to how it was made."""
+        """Restores the box's first state."""
         await self._close_shells()
         await self.box.reset()
 
@@ -125,13 +125,13 @@ class Held:
         return ShellName(name)
 
     async def run(self, body: CallBody) -> ShellResult:
-        """What a command in a shell gave."""
+        """The result of a command in a shell."""
         if body.shell not in self.shells:
             raise PoolError(f"there is no shell {body.shell!r}", fix="open one", status=404, code="unknown_shell")
         return await self.shells[body.shell].run(str(body.command), timeout_s=body.timeout_s)
 
     async def close_shell(self, body: CallBody) -> None:
-        """Ends a shell; one that is gone is ended already."""
+        """Ends a shell; does nothing if it is gone."""
         shell = self.shells.pop(body.shell, None)
         if shell is not None:
             await shell.aclose()
@@ -150,16 +150,18 @@ class Held:
             await self.box.download(body.path, Path(folder))
             archive.pack(Path(folder), file)
             if file.tell() > body.most_bytes:
-                raise BoxError(f"{body.path} in the box holds more than {body.most_bytes} bytes", fix="read less of it")
+                raise BoxError(
+                    f"{body.path} in the box contains more than {body.most_bytes} bytes", fix="read less of it"
+                )
             file.seek(0)
             return Content(file.read())
 
     async def stats(self, _body: CallBody) -> BoxStats:
-        """What the box uses now."""
+        """The box's present use of resources."""
         return await self.box.stats()
 
     async def fork(self) -> Held:
-        """Another lease's content in the same state."""
+        """The content of another lease, in the same state."""
         if self.alone is not None:
             return Held(alone=await self.alone.fork())
         if not isinstance(self.env, CanFork):
@@ -177,7 +179,7 @@ class Held:
                 await self.close_shell(CallBody(shell=name))
 
     async def aclose(self) -> None:
-        """Gives everything back but a snapshot, which its maker drops."""
+        """Releases everything except a snapshot, which its maker drops."""
         await self._close_shells()
         for part in (self.env, self.alone):
             if part is not None:
@@ -185,7 +187,7 @@ class Held:
 
 
 def body_of(args: Mapping[str, object]) -> CallBody:
-    """The body of a call, as it came through the server."""
+    """The body of a call, as the server passed it on."""
     body = args["body"]
     assert isinstance(body, CallBody)
     return body

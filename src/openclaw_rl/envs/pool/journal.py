@@ -1,7 +1,7 @@
-"""What a pool server must still know after it was killed: leases, operations with their results, and its workers.
+"""What a pool server must know after it was killed: leases, operations with their results, and workers.
 
-An operation is noted before it is done, and its result after. So a server that was killed in between knows that the
-operation began, and never does it again.
+An operation is recorded before it is done, and its result afterwards. So a server killed in between knows that the
+operation began, and does not repeat it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class KeptOperation:
-    """An operation as it was noted. `status` and `answer` are None until its result is known."""
+    """A recorded operation. `status` and `answer` are None until its result is known."""
 
     id: str
     lease: str
@@ -55,7 +55,7 @@ class KeptOperation:
 
 @dataclass(frozen=True, slots=True)
 class KeptLease:
-    """A lease as it was noted."""
+    """A recorded lease."""
 
     token: int
     id: str
@@ -72,15 +72,15 @@ class KeptLease:
 
 @dataclass(frozen=True, slots=True)
 class KeptWorker:
-    """A process that may have been left behind, recognised by its number and when it started."""
+    """A process that may have been left behind, identified by its pid and start time."""
 
     pid: int
     started: str
-    place: str  # where it kept boxes without walls; else empty
+    place: str  # its folder of boxes without isolation; else empty
 
 
 class Journal:
-    """One server's; the folder is its alone until it is closed. StoreError and DiskError where it cannot be had."""
+    """One server's journal, which locks the folder until closed. StoreError or DiskError if it cannot be opened."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
@@ -103,7 +103,9 @@ class Journal:
             if mark not in (0, APPLICATION_ID):
                 raise StoreError(f"{self._path} belongs to another program", fix=MAKE_ANOTHER)
             sql.execute("PRAGMA journal_mode=WAL")
-            sql.execute("PRAGMA synchronous=NORMAL")  # what a killed process wrote stays; boxes do not outlive power
+            sql.execute(
+                "PRAGMA synchronous=NORMAL"
+            )  # a killed process's writes survive; boxes do not survive a power cut anyway
             sql.executescript(SCHEMA)
             sql.execute(f"PRAGMA application_id={APPLICATION_ID}")
             row = sql.execute("INSERT INTO lives(pid, began_s) VALUES(?, ?)", (os.getpid(), time.time()))
@@ -128,7 +130,7 @@ class Journal:
                 ) from problem
 
     async def begin(self, name: str, *, lease: str, call: str, request: bytes) -> KeptOperation | None:
-        """None once the operation is noted as begun; what is known of it where it began before."""
+        """None if the operation is now recorded as begun; its record if it began before."""
 
         def work(sql: sqlite3.Connection) -> KeptOperation | None:
             fields = (name, lease, call, request, self.life, time.time())
@@ -141,22 +143,22 @@ class Journal:
         return await self._do(work)
 
     async def finish(self, name: str, status: int, answer: bytes) -> None:
-        """Notes an operation's result."""
+        """Records an operation's result."""
         fields = (time.time(), status, answer, name)
         await self._do(
             lambda sql: sql.execute("UPDATE operations SET ended_s=?, status=?, answer=? WHERE id=?", fields)
         )
 
     async def take_back(self, name: str) -> None:
-        """Forgets an operation of which nothing was done, so that it may be asked again."""
+        """Removes an operation of which nothing was done, so that it may be sent again."""
         await self._do(lambda sql: sql.execute("DELETE FROM operations WHERE id=?", (name,)))
 
     async def operation(self, name: str) -> KeptOperation | None:
-        """What is known of an operation."""
+        """The record of an operation."""
         return await self._do(lambda sql: _operation(sql, name))
 
     async def operations_of(self, lease: str) -> list[KeptOperation]:
-        """Everything that was done on a lease, in order."""
+        """All operations on a lease, in order."""
         return await self._do(
             lambda sql: [
                 KeptOperation(*row)
@@ -178,14 +180,14 @@ class Journal:
         return await self._do(work)
 
     async def end_lease(self, name: str, reason: str) -> None:
-        """Notes that a lease ended, and why."""
+        """Records the end of a lease and the reason."""
         fields = (time.time(), reason, name)
         await self._do(
             lambda sql: sql.execute("UPDATE leases SET ended_s=?, reason=? WHERE id=? AND ended_s IS NULL", fields)
         )
 
     async def lease(self, name: str) -> KeptLease | None:
-        """What is known of a lease."""
+        """The record of a lease."""
 
         def work(sql: sqlite3.Connection) -> KeptLease | None:
             row = sql.execute("SELECT * FROM leases WHERE id=?", (name,)).fetchone()
@@ -194,7 +196,7 @@ class Journal:
         return await self._do(work)
 
     async def end_all(self, reason: str) -> int:
-        """Ends every lease that an earlier server left open; how many there were."""
+        """Ends every lease that an earlier server left open; returns their number."""
         fields = (time.time(), reason, self.life)
         return await self._do(
             lambda sql: (
@@ -210,7 +212,7 @@ class Journal:
         return int(count)
 
     async def add_worker(self, worker: KeptWorker) -> None:
-        """Notes a process that has to be ended should this server be killed."""
+        """Records a process that the next server must end if this one is killed."""
         fields = (worker.pid, worker.started, self.life, worker.place)
         await self._do(lambda sql: sql.execute("INSERT OR REPLACE INTO workers VALUES(?, ?, ?, ?)", fields))
 
@@ -221,12 +223,12 @@ class Journal:
         )
 
     async def remove_worker(self, worker: KeptWorker) -> None:
-        """Nothing of it is left."""
+        """Removes the record of a process that is gone."""
         fields = (worker.pid, worker.started)
         await self._do(lambda sql: sql.execute("DELETE FROM workers WHERE pid=? AND started=?", fields))
 
     async def prune(self, keep_s: float) -> None:
-        """Forgets what ended longer ago."""
+        """Removes records of what ended longer ago."""
         before = time.time() - keep_s
 
         def work(sql: sqlite3.Connection) -> None:
@@ -239,7 +241,7 @@ class Journal:
         await self._do(work)
 
     def close(self) -> None:
-        """Lets another server have the folder."""
+        """Releases the folder for another server."""
         with contextlib.suppress(sqlite3.Error):
             self._sql.close()
         self._lock.free()
@@ -256,4 +258,4 @@ def _in_words(path: Path, problem: sqlite3.Error) -> StoreError:
         return DiskError(f"the pool's journal {path} cannot be written: {said}", fix="free space on the disk")
     if "not a database" in said or "malformed" in said:
         return StoreError(f"the pool's journal {path} is damaged: {said}", fix=MAKE_ANOTHER)
-    return DiskError(f"the pool's journal {path} cannot be used: {said}", fix="see that the folder can be written")
+    return DiskError(f"the pool's journal {path} cannot be used: {said}", fix="check that the folder can be written")

@@ -1,4 +1,4 @@
-"""Leases: who holds which environment until when, and the errors of those who hold none any more."""
+"""Leases: who may use which environment until when, and the errors for leases that have ended."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from openclaw_rl.envs.pool.workers import WorkerLink
 from openclaw_rl.envs.task import Task
 from openclaw_rl.errors import PoolError
 
-CLOSED = "closed"  # by its client: the one end of a lease that is nobody's fault
+CLOSED = "closed"  # by its client: the only end of a lease that is not a failure
 
 
 @dataclass(slots=True, eq=False)
 class Lease:
-    """One that is open."""
+    """An open lease."""
 
     id: str
     run: str
@@ -29,7 +29,7 @@ class Lease:
     source: str = ""
     token: int = 0
     ending: asyncio.Task[None] | None = None
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # of calls on the environment: one after the other
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # calls on the environment are done one after the other
     expires_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class Lease:
 
     @property
     def takes_place(self) -> bool:
-        """Whether it counts: a snapshot holds files alone."""
+        """Whether it takes a place: a snapshot does not, it contains only files."""
         return self.kind != SNAPSHOT
 
     @property
@@ -46,11 +46,11 @@ class Lease:
         return time.monotonic() > self.expires_s
 
     def renew(self) -> None:
-        """It is held for as long again from now on."""
+        """Renews it for its full duration from now."""
         self.expires_s = time.monotonic() + self.ttl_s
 
     def check(self, token: str) -> None:
-        """Raises PoolError (409) where the token is not this lease's, (410) where it is ending."""
+        """Raises PoolError: 409 if the token is not this lease's, 410 if the lease is ending."""
         if token != str(self.token):
             raise PoolError(
                 f"{token or 'no token'!r} is not the token of lease {self.id}",
@@ -63,7 +63,7 @@ class Lease:
 
 
 def gone(name: str, reason: str) -> PoolError:
-    """The error of whoever asks for a lease that ended."""
+    """The error for a request on a lease that ended."""
     return PoolError(
         f"lease {name} {reason}",
         fix="begin the episode again",
@@ -74,7 +74,7 @@ def gone(name: str, reason: str) -> PoolError:
 
 
 def gone_as(kept: KeptLease | None, name: str, token: str) -> PoolError:
-    """The same for one that is known from the journal, or not at all."""
+    """The same for a lease known only from the journal, or not at all."""
     if kept is None:
         return PoolError(f"there is no lease {name!r}", status=404, code="unknown_lease", failure="infrastructure")
     if token != str(kept.token):

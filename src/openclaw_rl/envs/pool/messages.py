@@ -1,4 +1,4 @@
-"""What a pool server and its worker processes say to each other, over a pair of sockets that is theirs alone."""
+"""The messages between a pool server and its worker processes, over a private pair of sockets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from openclaw_rl.envs.box.probe import BoxKind
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The first message to a worker: what it is to offer."""
+    """The first message to a worker: what it shall offer."""
 
     tasks: tuple[str, ...]  # folders, or `module:function` that gives sources
     kinds: Mapping[str, str]  # further kinds: `module:function` like those of envs.open
@@ -19,17 +19,17 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first message of a worker: that it is ready, or why it cannot be."""
+    """The first message of a worker: that it is ready, or why it is not."""
 
     problem: str = ""
     fix: str = ""
     limits: Mapping[str, str] = field(default_factory=dict)
-    place: str = ""  # where boxes without walls lie
+    place: str = ""  # folder of boxes without isolation
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerCall:
-    """Something to do for a lease."""
+    """A call on a lease."""
 
     id: int
     call: str
@@ -40,18 +40,18 @@ class WorkerCall:
 
 @dataclass(frozen=True, slots=True)
 class WorkerCancel:
-    """Ends what was asked."""
+    """Cancels a call."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerReply:
-    """What came of an WorkerCall."""
+    """The result of a WorkerCall."""
 
     id: int
     result: bytes = b""  # JSON
-    problem: str = ""  # where it failed
+    problem: str = ""  # set if it failed
     fix: str = ""
     code: str = ""
     failure: str | None = None
@@ -60,7 +60,7 @@ class WorkerReply:
 
 @dataclass(frozen=True, slots=True)
 class PrintedPiece:
-    """What a command has printed so far, in part."""
+    """A part of a running command's output."""
 
     id: int
     data: bytes
@@ -68,7 +68,7 @@ class PrintedPiece:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """That a worker is alive, and what it holds."""
+    """A sign of life from a worker, with what it uses."""
 
     prepared: tuple[str, ...]
     held: int

@@ -1,4 +1,4 @@
-"""Operations: each is done once, whatever becomes of whoever asked, and its result is kept for those who ask again."""
+"""Operations: each is done once even if its client disappears; its result is kept for repeated requests."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from openclaw_rl.envs.pool.wire import refusal_body
 from openclaw_rl.errors import PoolError
 
 log = logging.getLogger(__name__)
-MOST_REQUEST_BYTES = 65_536  # of longer ones the journal keeps a digest
-MOST_OUTPUT_BYTES = 1_000_000  # of a running command, for those who watch it
+MOST_REQUEST_BYTES = 65_536  # the journal keeps a digest of longer ones
+MOST_OUTPUT_BYTES = 1_000_000  # of a running command, kept for watchers
 
 
 @dataclass(frozen=True, slots=True)
 class OperationResult:
-    """What an operation gave: an HTTP status and a JSON body."""
+    """The result of an operation: an HTTP status and a JSON body."""
 
     status: int
     body: bytes
@@ -30,15 +30,15 @@ class OperationResult:
 
 @dataclass(slots=True)
 class LiveOutput:
-    """What a command prints, as it prints it; the oldest is thrown away where it is much, and counted."""
+    """The output of a running command; the oldest is dropped if there is too much, and counted."""
 
     pieces: deque[bytes] = field(default_factory=deque)
-    start: int = 0  # how many bytes came before the first piece
+    start: int = 0  # number of bytes before the first piece
     size: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, data: bytes) -> None:
-        """Takes what was printed."""
+        """Adds output."""
         self.pieces.append(data)
         self.size += len(data)
         while self.size > MOST_OUTPUT_BYTES:
@@ -47,14 +47,14 @@ class LiveOutput:
         self.changed.set()
 
     def after(self, offset: int) -> tuple[bytes, int]:
-        """What was printed from an offset on, and the offset after it."""
+        """The output from an offset on, and the next offset."""
         data = b"".join(self.pieces)
         return data[max(0, offset - self.start) :], self.start + len(data)
 
 
 @dataclass(slots=True)
 class Operation:
-    """One that is under way, or has just ended."""
+    """An operation that is running, or has just ended."""
 
     id: str
     lease: str
@@ -67,13 +67,13 @@ class Operation:
     seen_s: float = field(default_factory=time.monotonic)  # when somebody last asked for it
 
     def cancel(self, why: PoolError) -> None:
-        """Ends it; that is its answer then."""
+        """Cancels it; this error is then its answer."""
         if self.task is not None and not self.done.done():
             self.ended_by = why
             self.task.cancel()
 
     async def wait(self, wait_s: float) -> OperationResult | None:
-        """The answer, once it is there; None where it takes longer."""
+        """The answer when it is ready; None if it takes longer."""
         self.seen_s = time.monotonic()
         try:
             async with asyncio.timeout(wait_s):
@@ -85,7 +85,7 @@ class Operation:
 
 
 class Operations:
-    """All of a server's. `ended` is called with each one's call, status and duration in seconds."""
+    """All operations of a server. `ended` gets the call, status and duration in seconds of each."""
 
     def __init__(self, journal: Journal, group: asyncio.TaskGroup, ended: Callable[[str, int, float], None]) -> None:
         self._journal = journal
@@ -93,7 +93,7 @@ class Operations:
         self._ended = ended
         self._live: dict[str, Operation] = {}
         self.replayed = 0
-        self.lost = 0  # begun by a server that was killed, result unknown
+        self.lost = 0  # begun by a killed server, with unknown result
 
     @property
     def live(self) -> list[Operation]:
@@ -103,7 +103,7 @@ class Operations:
     async def start(
         self, name: str, *, lease: str, call: str, request: bytes, work: Callable[[Operation], Awaitable[bytes]]
     ) -> Operation:
-        """The operation of this name: begun now, or as it is where it began before. PoolError where it is another."""
+        """The operation of this name: begun now, or the earlier one. PoolError if the earlier one was another call."""
         if not name or len(name) > 200:
             raise PoolError(
                 "a call that changes something needs an operation id of at most 200 characters",
@@ -126,7 +126,9 @@ class Operations:
         except BaseException as problem:
             del self._live[name]
             why = problem if isinstance(problem, PoolError) else _bug()
-            operation.done.set_result(OperationResult(why.status, refusal_body(why)))  # for who asked for it meanwhile
+            operation.done.set_result(
+                OperationResult(why.status, refusal_body(why))
+            )  # for requests that came meanwhile
             operation.output.changed.set()
             raise
         if kept is not None:
@@ -137,7 +139,7 @@ class Operations:
         return operation
 
     async def find(self, name: str) -> Operation:
-        """An operation by its id. PoolError (404) where there is none."""
+        """An operation by its id. PoolError (404) if there is none."""
         if name in self._live:
             return self._live[name]
         kept = await self._journal.operation(name)
@@ -169,7 +171,7 @@ class Operations:
         except asyncio.CancelledError:
             why = operation.ended_by or _stopping(operation.call)
             answer = OperationResult(why.status, refusal_body(why))
-        except Exception:  # a bug of this server's: it ends one operation, not all
+        except Exception:  # a bug in this server ends one operation, not all
             log.exception("operation=%s call=%s failed", operation.id, operation.call)
             answer = OperationResult(500, refusal_body(_bug()))
         try:
@@ -180,13 +182,13 @@ class Operations:
             self._ended(operation.call, answer.status, time.monotonic() - began)
 
     async def note_again(self) -> None:
-        """Writes down results that could not be written when they came."""
+        """Writes results that could not be written earlier."""
         for operation in self.live:
             if operation.done.done():
                 await self._noted(operation, operation.done.result())
 
     async def _noted(self, operation: Operation, answer: OperationResult) -> None:
-        """Writes the result down; where that cannot be done it is kept in memory, for as long as this server lives."""
+        """Writes the result; if that fails, the result stays in memory while this server lives."""
         try:
             await self._journal.finish(operation.id, answer.status, answer.body)
         except PoolError as problem:
@@ -213,5 +215,5 @@ def _check_same(name: str, one: tuple[str, str, bytes], other: tuple[str, str, b
 
 
 def _bug() -> PoolError:
-    """What is answered for an error that nobody foresaw."""
+    """The answer for an unforeseen error."""
     return PoolError("the pool failed; see its log", status=500, code="pool_failed", failure="infrastructure")

@@ -1,4 +1,4 @@
-"""A pool: leases on environments that run in worker processes, given out fairly, renewed, reaped, and noted down."""
+"""A pool: leases on environments that run in worker processes, given out fairly, renewed, reaped and recorded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REAP_S = 0.5
 PRUNE_S = 60.0
 OPEN_S = 60.0
 CLOSE_S = 20.0
-MARGIN_S = 30.0  # on top of what a task or a command may take by itself
+MARGIN_S = 30.0  # in addition to the time that a task or a command may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class PoolOptions:
     """How much a pool gives out, and for how long."""
 
     capacity: int = 8  # leases at a time
-    memory_mb: int = 0  # what the tasks of all leases together may ask for; 0: not counted
+    memory_mb: int = 0  # limit for the tasks of all leases together; 0: no limit
     workers: int = 2
-    queue: int = 256  # who may wait
+    queue: int = 256  # requests that may wait
     ttl_s: float = 60.0
     keep_s: float = 3600.0  # results and events of ended leases
     box: BoxKind = BoxKind.AUTO
@@ -46,7 +46,7 @@ class PoolOptions:
 
 
 class Pool:
-    """One server's. `run` must be entered before anything is asked."""
+    """The pool of one server. `run` must be entered before the first request."""
 
     def __init__(self, journal: Journal, tasks: tuple[str, ...], options: PoolOptions) -> None:
         self.options = options
@@ -60,13 +60,13 @@ class Pool:
         self.calls: Counter[tuple[str, int]] = Counter()
         setup = Setup(tasks, options.kinds, options.box)
         self.workers = Workers(options.workers, setup, journal, self._worker_ended)
-        self._opening = 0  # places given out whose lease does not stand yet
+        self._opening = 0  # places whose lease is being opened
         self._opening_mb = 0
         self._empty = asyncio.Event()
         self._endless: list[asyncio.Task[None]] = []
 
     async def start(self, group: asyncio.TaskGroup) -> None:
-        """Ends what an earlier server left, starts the workers, and keeps the pool going in the group."""
+        """Ends what an earlier server left, starts the workers, and runs the pool's tasks in the group."""
         self._group = group
         self.operations = Operations(self.journal, group, self._counted)
         lost = await self.journal.end_all("the server was restarted")
@@ -77,7 +77,7 @@ class Pool:
         self._endless.append(group.create_task(self._reap()))
 
     async def aclose(self) -> None:
-        """Ends every lease, what runs on them, and the workers."""
+        """Ends every lease with its calls, and the workers."""
         self.is_draining = True
         for operation in self.operations.live:
             operation.cancel(draining())
@@ -92,17 +92,17 @@ class Pool:
 
     @property
     def memory_mb(self) -> int:
-        """What the tasks of all leases may use."""
+        """The memory that the tasks of all leases may use."""
         return self._opening_mb + sum(lease.memory_mb for lease in self.leases.values())
 
     @property
     def retry_s(self) -> int:
-        """After how long a place is likely to be free: the mean length of a lease."""
+        """The likely wait for a place: the mean length of a lease."""
         ended = self.counts["leases_ended"]
         return max(1, min(60, round(self.seconds["leases"] / ended))) if ended else 2
 
     async def lease(self, name: str, request: bytes, body: PoolLeaseBody) -> Operation:
-        """The operation that ends with a lease. PoolError where there will be none."""
+        """The operation that results in a lease. PoolError if none is possible."""
         memory_mb = self._needed(body)
         known = name in {operation.id for operation in self.operations.live}
         if not known and await self.journal.operation(name) is None:
@@ -116,7 +116,7 @@ class Pool:
         return await self.operations.start(name, lease="", call="lease", request=request, work=work)
 
     def _needed(self, body: PoolLeaseBody) -> int:
-        """The memory that is asked for. Raises PoolError where the request makes no sense here."""
+        """The memory that a request needs. Raises PoolError if the request is invalid here."""
         if body.kind != BOX and body.kind not in self.catalogue.kinds:
             known = ", ".join([BOX, *self.catalogue.kinds])
             raise PoolError(f"there is no kind {body.kind!r} here", fix=f"ask for one of: {known}", code="unknown_kind")
@@ -152,7 +152,7 @@ class Pool:
         try:
             lease = await self._opened(body, memory_mb, waited_s)
         finally:
-            self._place_is_free(waiter)  # it is counted with the lease now, where there is one
+            self._place_is_free(waiter)  # the lease counts for it now, if there is one
         self.counts["leases_opened"] += 1
         self.seconds["queue"] += waited_s
         return Granted(lease.id, lease.token, lease.ttl_s, waited_s)
@@ -169,7 +169,7 @@ class Pool:
         return self.taken < self.options.capacity and (not most or self.memory_mb + waiter.memory_mb <= most)
 
     def _give_out(self) -> None:
-        """Gives free places to those whose turn it is."""
+        """Gives free places to the waiters whose turn it is."""
         while (waiter := self.queue.next(self._fits)) is not None:
             if not waiter.granted.done():
                 self._opening += 1
@@ -193,7 +193,7 @@ class Pool:
         return await self.stand(lease, waited_s, worker.ask("open", lease.id, args, timeout_s=OPEN_S))
 
     async def stand(self, lease: Lease, waited_s: float, opening: Awaitable[object]) -> Lease:
-        """Notes a lease, opens it in its worker, and lets it count from then on; nothing stays where that fails."""
+        """Records a lease, opens it in its worker and counts it; undoes everything if that fails."""
         lease.token = await self.journal.open_lease(
             lease.id,
             run=lease.run,
@@ -214,7 +214,7 @@ class Pool:
         return lease
 
     async def held(self, name: str, token: str) -> Lease:
-        """The lease of this id, renewed. PoolError where it is not held with this token."""
+        """The lease of this id, renewed. PoolError if this token does not prove it."""
         lease = self.leases.get(name)
         if lease is None:
             raise gone_as(await self.journal.lease(name), name, token)
@@ -223,7 +223,7 @@ class Pool:
         return lease
 
     def end(self, lease: Lease, reason: str) -> asyncio.Task[None]:
-        """Ends a lease, whatever runs on it. Its place is free once its worker has let go of everything."""
+        """Ends a lease and all its calls. Its place is free when its worker has released everything."""
         if lease.ending is None:
             lease.ending = self._group.create_task(self._end(lease, reason))
         return lease.ending
@@ -234,7 +234,7 @@ class Pool:
                 operation.cancel(gone(lease.id, f"ended: {reason}"))
         try:
             await lease.worker.ask("close", lease.id, {}, timeout_s=CLOSE_S)
-        except PoolError as problem:  # a worker that ended took everything with it; one that failed is not trusted
+        except PoolError as problem:  # a worker that ended needs nothing more; one that failed is not trusted
             if not lease.worker.is_gone:
                 lease.worker.kill(f"lease {lease.id} cannot be closed: {problem.problem}")
         self.leases.pop(lease.id, None)
@@ -244,8 +244,8 @@ class Pool:
         self._give_out()
         try:
             await self.journal.end_lease(lease.id, reason)
-        except PoolError as problem:  # it is ended all the same, and the next start notes it
-            log.error("the end of lease=%s is not noted: %s", lease.id, problem)
+        except PoolError as problem:  # it ends anyway, and the next start records that
+            log.error("the end of lease=%s is not recorded: %s", lease.id, problem)
 
     async def _worker_ended(self, link: WorkerLink) -> None:
         self.counts["workers_lost"] += 1
@@ -253,7 +253,7 @@ class Pool:
             self.end(lease, "its worker ended")
 
     async def _reap(self) -> None:
-        """Ends leases that nobody renewed, busy ones too, and calls for a lease that nobody waits for any more."""
+        """Ends leases that were not renewed, busy ones too, and requests for a lease whose client is gone."""
         pruned_s = time.monotonic()
         while True:
             await asyncio.sleep(min(REAP_S, self.options.ttl_s / 4))
@@ -263,17 +263,17 @@ class Pool:
                     self.end(lease, "expired")
             for operation in self.operations.live:
                 if operation.call == "lease" and time.monotonic() - operation.seen_s > self.options.ttl_s:
-                    operation.cancel(gone(operation.id, "was waited for by nobody"))
+                    operation.cancel(gone(operation.id, "was abandoned by its client"))
             if time.monotonic() - pruned_s > PRUNE_S:
                 pruned_s = time.monotonic()
                 try:
                     await self.operations.note_again()
                     await self.journal.prune(self.options.keep_s)
                 except PoolError as problem:
-                    log.error("nothing old is forgotten: %s", problem)
+                    log.error("old records are not removed: %s", problem)
 
     async def prewarm(self, body: PrewarmBody) -> int:
-        """Begins to prepare the states of tasks that will be asked for; how many were new."""
+        """Begins to prepare the states of tasks that are needed soon; returns how many were new."""
         count = 0
         for name in body.tasks:
             source, task = self.catalogue.find(name, body.source)
@@ -295,13 +295,13 @@ class Pool:
             log.warning("task=%s cannot be prepared: %s", args["task"], problem)
 
     async def drain(self, *, is_on: bool) -> None:
-        """Gives out nothing more and sends away who waits; leases that stand go on. Or the other way round."""
+        """With `on`, gives out nothing more and refuses those who wait, while open leases continue; else ends that."""
         self.is_draining = is_on
         if is_on:
             self.queue.refuse_all(draining())
 
     async def emptied(self) -> None:
-        """Waits until no lease stands."""
+        """Waits until no lease is open."""
         while self.leases or self._opening:
             self._empty.clear()
             await self._empty.wait()
@@ -317,14 +317,14 @@ def default_capacity() -> int:
 
 
 def default_memory_mb() -> int:
-    """Twice what the machine has: tasks seldom use what they may."""
+    """Twice the machine's memory: tasks seldom use all that they may."""
     return 2 * (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20)
 
 
 def draining() -> PoolError:
-    """The error of those who come while nothing is given out."""
+    """The error for requests while nothing is given out."""
     return PoolError(
-        "this pool gives out nothing more",
+        "this pool gives out no more leases",
         fix="ask another pool",
         status=503,
         code="draining",

@@ -1,4 +1,4 @@
-"""Processes that a killed server or worker may have left, recognised by when they started, and ended."""
+"""Finds and ends processes that a killed server or worker left behind; start times identify them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOK_S = 0.05
 
 
 def started_at(pid: int) -> str | None:
-    """When a process started: the machine's start and clock ticks since; None where there is no such process."""
+    """When a process started: the machine's start and clock ticks since; None if there is no such process."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         words = Path("/proc", str(pid), "stat").read_bytes().rpartition(b")")[2].split()
@@ -25,7 +25,7 @@ def started_at(pid: int) -> str | None:
 
 
 def ended(worker: KeptWorker, *, within_s: float) -> bool:
-    """Ends a process that was left behind, and what it kept without walls; whether it had to be killed. Blocks."""
+    """Ends a process left behind and its boxes without isolation; returns whether it had to be killed. Blocks."""
     until = time.monotonic() + within_s
     while started_at(worker.pid) == worker.started and time.monotonic() < until:
         time.sleep(LOOK_S)
@@ -41,7 +41,7 @@ def ended(worker: KeptWorker, *, within_s: float) -> bool:
 
 
 def _end_plain(place: str) -> None:
-    """Ends the commands whose home lies in a folder of boxes without walls, and removes the folder."""
+    """Ends the commands whose home is in a folder of boxes without isolation, and removes the folder."""
     mark = f"HOME={place}/".encode()
     while found := [pid for pid in _pids() if mark in _environment(pid)]:
         for pid in found:

@@ -1,4 +1,4 @@
-"""Who waits for a place: a bounded queue in which each run has its turn, however much the others ask for."""
+"""The queue for places: bounded, and fair between runs, however much each asks for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from openclaw_rl.errors import PoolError
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """Somebody who waits, and what they need."""
+    """A waiting request and its needs."""
 
     run: str
     memory_mb: int
@@ -20,7 +20,7 @@ class Waiter:
 
 
 class FairQueue:
-    """Waiters by run. One too many is refused with 429; `refused` counts them."""
+    """Waiters by run. When the queue is full, requests are refused with 429; `refused` counts them."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -31,7 +31,7 @@ class FairQueue:
         return sum(map(len, self._runs.values()))
 
     def check_room(self, retry_s: int) -> None:
-        """Raises PoolError (429) where no more may wait."""
+        """Raises PoolError (429) if the queue is full."""
         if len(self) >= self._most:
             self.refused += 1
             raise PoolError(
@@ -44,11 +44,11 @@ class FairQueue:
             )
 
     def add(self, waiter: Waiter) -> None:
-        """Puts somebody at the end of their run's line."""
+        """Adds a waiter at the end of its run's line."""
         self._runs.setdefault(waiter.run, deque()).append(waiter)
 
     def remove(self, waiter: Waiter) -> None:
-        """Takes somebody out who waits no longer."""
+        """Removes a waiter that waits no longer."""
         line = self._runs.get(waiter.run)
         if line is not None and waiter in line:
             line.remove(waiter)
@@ -56,7 +56,7 @@ class FairQueue:
                 del self._runs[waiter.run]
 
     def next(self, fits: Callable[[Waiter], bool]) -> Waiter | None:
-        """Takes out the first of the run whose turn it is; that run is last then. None where nobody fits."""
+        """Removes the first waiter of the run whose turn it is; that run is then last. None if no waiter fits."""
         for run, line in self._runs.items():
             if fits(line[0]):
                 waiter = line.popleft()
@@ -67,7 +67,7 @@ class FairQueue:
         return None
 
     def waiting(self) -> dict[str, int]:
-        """How many wait, by run."""
+        """The number of waiters by run."""
         return {run: len(line) for run, line in self._runs.items()}
 
     def refuse_all(self, problem: PoolError) -> None:

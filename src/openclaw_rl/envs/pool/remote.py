@@ -1,4 +1,4 @@
-"""One pool server as a client sees it: requests are sent again until they are answered, and done once all the same."""
+"""One pool server on the client's side: requests are repeated until answered, and still done once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from openclaw_rl.envs.pool.wire import MOST_WAIT_S, OPERATION, TOKEN, Granted, e
 from openclaw_rl.envs.task import Failure
 from openclaw_rl.errors import ConfigError, PoolError
 
-AWAY_S = 5.0  # how long a server that did not answer is not asked for new leases
+AWAY_S = 5.0  # pause in new leases for a server that did not answer
 FIRST_PAUSE_S, MOST_PAUSE_S = 0.05, 1.0
 CONNECT_S = 5.0
 STATUS_S = 5.0
-MARGIN_S = 15.0  # on top of the time that a server may wait
+MARGIN_S = 15.0  # in addition to the time that a server may wait
 IS_AWAY = "pool_away"
 
 
@@ -33,12 +33,12 @@ class HeldLease:
 
     @property
     def path(self) -> str:
-        """Where it is called."""
+        """The path for its calls."""
         return f"/v1/leases/{self.granted.lease}"
 
 
 class RemotePool:
-    """A server. What it refuses, or does not answer in `patience_s`, is a PoolError."""
+    """A server. PoolError if it refuses, or does not answer within `patience_s`."""
 
     def __init__(self, url: str, key: str, session: aiohttp.ClientSession, *, patience_s: float) -> None:
         self.url = url.rstrip("/")
@@ -52,11 +52,11 @@ class RemotePool:
 
     @property
     def is_away(self) -> bool:
-        """Whether it did not answer a moment ago."""
+        """Whether it recently failed to answer."""
         return time.monotonic() < self._away_until
 
     async def status(self, *, fresh_s: float, even_if_away: bool = True) -> PoolStatus | None:
-        """How it stands, as it said at most so many seconds ago; None where it does not answer, or did not just now."""
+        """Its status, at most this many seconds old; None if it does not answer, or recently failed to."""
         if self._status is not None and time.monotonic() - self._status_s < fresh_s:
             return self._status
         if self.is_away and not even_if_away:
@@ -86,7 +86,7 @@ class RemotePool:
             self._away_until = time.monotonic() + AWAY_S
             raise PoolError(
                 f"the pool at {self.url} does not answer: {problem or type(problem).__name__}",
-                fix="see that it runs and can be reached",
+                fix="check that it runs and can be reached",
                 status=0,
                 code=IS_AWAY,
                 failure=Failure.INFRASTRUCTURE,
@@ -103,7 +103,7 @@ class RemotePool:
     async def ask(
         self, method: str, path: str, body: object = None, *, token: int | None = None, within_s: float | None = None
     ) -> bytes:
-        """The answer to something that changes nothing, or may be done twice. Sent again while the server is away."""
+        """The answer to a request that changes nothing or may be done twice. Repeated while the server is away."""
         headers = {} if token is None else {TOKEN: str(token)}
         data = b"" if body is None else encoded(body)
         limit_s = within_s or STATUS_S
@@ -126,11 +126,11 @@ class RemotePool:
         within_s: float,
         watch: Callable[[bytes], None] | None = None,
     ) -> bytes:
-        """The result of an operation: begun under an id of its own, sent again and asked for until it is there.
+        """The result of an operation, which gets its own id and is repeated and polled until there is a result.
 
-        `watch` is given what a command prints, as it prints it.
+        `watch` gets the output of a command as it is printed.
 
-        PoolError (`pool_away`) where the server did not answer for `patience_s`, and where `within_s` is over.
+        PoolError (`pool_away`) if the server did not answer for `patience_s`, or within `within_s`.
         """
         name = uuid.uuid4().hex
         headers = {OPERATION: name} | ({} if token is None else {TOKEN: str(token)})
@@ -155,7 +155,7 @@ class RemotePool:
             except PoolError as problem:
                 if problem.code != IS_AWAY or time.monotonic() - heard_s > self._patience_s:
                     raise
-                is_begun = False  # it may have been killed before it took the operation
+                is_begun = False  # it may have been killed before it recorded the operation
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, MOST_PAUSE_S)
             if time.monotonic() > until:
@@ -168,7 +168,7 @@ class RemotePool:
                 )
 
     async def _watched(self, name: str, watch: Callable[[bytes], None], until: float) -> None:
-        """Hands on what an operation prints until it ends, or the connection does."""
+        """Passes on an operation's output until it or the connection ends."""
         timeout = aiohttp.ClientTimeout(total=max(0.1, until - time.monotonic()), sock_connect=CONNECT_S)
         target = f"{self.url}/v1/operations/{name}/output"
         try:
@@ -176,16 +176,16 @@ class RemotePool:
                 async for piece in answer.content.iter_any():
                     watch(piece)
         except (aiohttp.ClientError, TimeoutError, OSError):
-            return  # the result is asked for all the same, and says what is wrong
+            return  # the result is polled anyway, and says what is wrong
 
     async def _give_up(self, name: str) -> None:
         try:
             await self._once("POST", f"/v1/operations/{name}/cancel?wait_s=0", b"", {}, STATUS_S)
         except PoolError:
-            return  # it is away, or knows nothing of it: then nothing runs, or the lease runs out
+            return  # it is away or does not know it: then nothing runs, or the lease expires
 
     async def lease(self, body: object, *, within_s: float) -> HeldLease:
-        """A lease, waited for in the server's queue."""
+        """A lease, after waiting in the server's queue."""
         said = await self.operate("/v1/leases", body, within_s=within_s)
         if self._status is not None:
             self._status.taken += 1

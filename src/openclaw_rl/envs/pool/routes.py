@@ -1,4 +1,4 @@
-"""The pool over HTTP: one handler a route; errors are made here alone. docs/pool.md describes the protocol."""
+"""The pool over HTTP: one handler per route; all errors are made here. docs/pool.md describes the protocol."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from openclaw_rl.envs.pool.wire import (
 from openclaw_rl.errors import PoolError, TaskError
 
 log = logging.getLogger(__name__)
-# Calls that change nothing need no operation id, and are not noted.
+# Calls that change nothing need no operation id, and are not recorded.
 READS = frozenset({"read", "stats", "download"})
 CALLS = frozenset(
     {"reset", "step", "evaluate", "exec", "write", "shell", "shell_run", "shell_close", "upload", "reset_box"}
@@ -43,7 +43,7 @@ B = TypeVar("B")
 
 
 def app_of(pool: Pool, key: str) -> web.Application:
-    """The application: every route but /health wants the key."""
+    """The application: every route except /health needs the key."""
     app = web.Application(client_max_size=MOST_BODY_BYTES, middlewares=[_guard(key)])
     routes = Routes(pool)
     app.add_routes(
@@ -78,7 +78,7 @@ def _guard(key: str) -> Middleware:
             if request.path != "/health" and not hmac.compare_digest(given, wanted):
                 raise PoolError(
                     "the key is not this pool's" if given else "this pool needs a key",
-                    fix="send it as `Authorization: Bearer KEY`; it lies in the file api_key of the pool's folder",
+                    fix="send it as `Authorization: Bearer KEY`; it is in the file api_key of the pool's folder",
                     status=401,
                     code="wrong_key",
                 )
@@ -107,7 +107,7 @@ class Routes:
         self._pool = pool
 
     async def health(self, _request: web.Request) -> web.Response:
-        """That it answers, and whether it gives out leases."""
+        """The health of the server, and whether it gives out leases."""
         return _json({"status": "draining" if self._pool.is_draining else "open"})
 
     async def metrics(self, _request: web.Request) -> web.Response:
@@ -131,7 +131,7 @@ class Routes:
         return _json({"tasks": found})
 
     async def drain(self, request: web.Request) -> web.Response:
-        """Gives out nothing more, or everything again (`{"on": false}`)."""
+        """Stops giving out leases, or starts again (`{"on": false}`)."""
         said = msgspec.json.decode(await request.read() or b"{}", type=dict[str, bool])
         await self._pool.drain(is_on=said.get("on", True))
         return _json(status_of(self._pool))
@@ -147,7 +147,7 @@ class Routes:
         return await self._answered(request, operation)
 
     async def renew(self, request: web.Request) -> web.Response:
-        """Renews many leases at once: `{"leases": {ID: TOKEN}}`; those that are held no more are named."""
+        """Renews many leases at once: `{"leases": {ID: TOKEN}}`; the answer names those that have ended."""
         said = msgspec.json.decode(await request.read(), type=dict[str, dict[str, int]])
         lost = {}
         for name, token in said.get("leases", {}).items():
@@ -158,12 +158,12 @@ class Routes:
         return _json({"lost": lost})
 
     async def look(self, request: web.Request) -> web.Response:
-        """A lease, which this renews."""
+        """A lease; reading it renews it."""
         lease = await self._held(request)
         return _json({"lease": lease.id, "run": lease.run, "kind": lease.kind, "ttl_s": lease.ttl_s})
 
     async def close(self, request: web.Request) -> web.Response:
-        """Gives a lease back, and answers once its place is free; one that has ended before is closed as well."""
+        """Closes a lease, and answers when its place is free; closing an ended lease succeeds."""
         name, token = request.match_info["lease"], request.headers.get(TOKEN, "")
         lease = self._pool.leases.get(name)
         if lease is not None:
@@ -177,7 +177,7 @@ class Routes:
         return _json({})
 
     async def events(self, request: web.Request) -> web.Response:
-        """Everything that happened on a lease, one JSON object a line; also after it ended."""
+        """All events of a lease, one JSON object per line; available after its end too."""
         name = request.match_info["lease"]
         kept = await self._pool.journal.lease(name)
         if kept is None:
@@ -211,7 +211,7 @@ class Routes:
         return await self._answered(request, operation)
 
     async def _known(self, request: web.Request, call: str) -> Operation | None:
-        """An operation that began before its lease ended: its answer is given all the same."""
+        """The answer to an operation that began before its lease ended, if there is one."""
         with suppress(PoolError):
             operation = await self._pool.operations.find(_operation(request))
             kept = await self._pool.journal.lease(operation.lease)
@@ -221,12 +221,12 @@ class Routes:
         return None
 
     async def poll(self, request: web.Request) -> web.Response:
-        """What came of an operation."""
+        """The result of an operation."""
         operation = await self._pool.operations.find(request.match_info["operation"])
         return await self._answered(request, operation)
 
     async def output(self, request: web.Request) -> web.StreamResponse:
-        """What a command prints while it prints it, from `?from=` on."""
+        """The output of a running command, from `?from=` on."""
         operation = await self._pool.operations.find(request.match_info["operation"])
         start = request.query.get("from", "0")
         at = int(start) if start.isdecimal() else 0
@@ -243,7 +243,7 @@ class Routes:
             await operation.output.changed.wait()
 
     async def cancel(self, request: web.Request) -> web.Response:
-        """Ends an operation; its answer says that it was cancelled, or what came of it before."""
+        """Cancels an operation; its answer says so, or is the result that came before."""
         operation = await self._pool.operations.find(request.match_info["operation"])
         operation.cancel(PoolError(f"{operation.call} was cancelled", status=409, code="cancelled"))
         return await self._answered(request, operation)
@@ -252,11 +252,11 @@ class Routes:
         return await self._pool.held(request.match_info["lease"], request.headers.get(TOKEN, ""))
 
     async def _answered(self, request: web.Request, operation: Operation) -> web.Response:
-        """The answer, or 202 where it takes longer than this request wants to wait."""
+        """The answer, or 202 if it takes longer than this request waits."""
         try:
             wanted_s = float(request.query.get("wait_s", MOST_WAIT_S))
         except ValueError as problem:
-            raise PoolError("wait_s is no number", code="invalid_body") from problem
+            raise PoolError("wait_s is not a number", code="invalid_body") from problem
         lease = self._pool.leases.get(operation.lease)
         ttl_s = lease.ttl_s if lease is not None else self._pool.options.ttl_s
         if lease is not None:
@@ -292,7 +292,7 @@ async def _body(request: web.Request, kind: type[B]) -> B:
 
 
 def _readable(line: object) -> object:
-    """A line of the events with what was sent and answered as JSON, where it is JSON."""
+    """A line of the events with what was sent and answered as JSON, if it is JSON."""
     if not isinstance(line, dict):
         return line
     return {name: _as_json(value) if isinstance(value, bytes) else value for name, value in line.items()}

@@ -1,4 +1,4 @@
-"""A pool server from its start to its end."""
+"""Runs a pool server."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ async def serve_pool(
     drain_s: float = 30.0,
     announce: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serves until SIGTERM or Ctrl-C: then nothing more is given out, and leases have `drain_s` to end.
+    """Serves until SIGTERM or Ctrl-C: then it gives out nothing more, and leases have `drain_s` to end.
 
-    A second signal ends them at once. ConfigError for an address that others reach without a key, StoreError and
-    DiskError for a folder that cannot be had, BoxError where no boxes can be made.
+    A second signal ends them at once. ConfigError for an address that others can reach without a key, StoreError and
+    DiskError for a folder that cannot be used, BoxError if no boxes can be made.
     """
     if not key and not _is_loopback(host):
         raise ConfigError(f"{host} can be reached by others, and there is no key", fix="give a key")
@@ -85,7 +85,7 @@ async def _stopped(pool: Pool, drain_s: float) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.put_nowait, None)
     await asked.get()
-    log.info("stopping: %d leases stand; they have %.0f s to end", len(pool.leases), drain_s)
+    log.info("stopping: %d leases are open; they have %.0f s to end", len(pool.leases), drain_s)
     await pool.drain(is_on=True)
     empty, again = loop.create_task(pool.emptied()), loop.create_task(asked.get())
     await asyncio.wait({empty, again}, timeout=drain_s, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""How a pool stands: as data for `openclaw-rl pool status` and for clients that choose among pools, and as metrics."""
+"""The status of a pool: for `openclaw-rl pool status`, for clients that choose among pools, and as metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from openclaw_rl.envs.pool.pool import Pool
 
-MOST_NAMED = 500  # prepared states that a status names
+MOST_NAMED = 500  # at most this many prepared states are listed
 
 
 class WorkerStatus(msgspec.Struct):
@@ -19,12 +19,12 @@ class WorkerStatus(msgspec.Struct):
 
     pid: int
     leases: int
-    held: int  # environments, boxes and snapshots that it says it holds
+    held: int  # environments, boxes and snapshots that it reports
     prepared: int
 
 
 class PoolStatus(msgspec.Struct):
-    """How a pool stands."""
+    """The status of a pool."""
 
     state: str  # open or draining
     capacity: int
@@ -35,7 +35,7 @@ class PoolStatus(msgspec.Struct):
     queue_most: int
     leases: dict[str, int]  # by run
     snapshots: int
-    operations: int  # under way
+    operations: int  # running
     workers: list[WorkerStatus]
     kinds: list[str]
     sources: dict[str, int]
@@ -47,12 +47,12 @@ class PoolStatus(msgspec.Struct):
 
     @property
     def free(self) -> int:
-        """How many places are free now."""
+        """The number of free places."""
         return max(0, self.capacity - self.taken)
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
+        """The number of requests waiting for a place."""
         return sum(self.queue.values())
 
 
@@ -97,23 +97,23 @@ def _counts(pool: Pool) -> dict[str, int]:
 
 
 class PoolGauges(Collector):
-    """The same for Prometheus, read when it asks."""
+    """The same for Prometheus, read at each scrape."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     def collect(self) -> Iterator[Metric]:
-        """The numbers as they stand."""
+        """The present numbers."""
         status = status_of(self._pool)
         gauges = {
-            "capacity": ("Leases that may stand.", status.capacity),
-            "taken": ("Leases that stand or are being opened.", status.taken),
+            "capacity": ("Leases that may be open at a time.", status.capacity),
+            "taken": ("Leases that are open or being opened.", status.taken),
             "waiting": ("Requests for a lease that wait.", status.waiting),
             "snapshots": ("Snapshots held.", status.snapshots),
             "operations_live": ("Operations under way.", status.operations),
             "workers": ("Worker processes.", len(status.workers)),
             "prepared": ("Prepared states.", len(status.prepared)),
-            "memory_taken_mb": ("What the tasks of all leases may use.", status.memory_taken_mb),
+            "memory_taken_mb": ("Memory that the tasks of all leases may use.", status.memory_taken_mb),
             "draining": ("1 while nothing more is given out.", int(self._pool.is_draining)),
         }
         for name, (text, value) in gauges.items():
@@ -133,7 +133,7 @@ class PoolGauges(Collector):
 
 
 def metrics_text(pool: Pool) -> bytes:
-    """All of it in Prometheus's text format."""
+    """All metrics in Prometheus's text format."""
     registry = CollectorRegistry()
     registry.register(PoolGauges(pool))
     return generate_latest(registry)

@@ -1,4 +1,4 @@
-"""What goes over HTTP between a pool server and its clients: headers, bodies, and data read from JSON again."""
+"""The HTTP format between a pool server and its clients: headers, bodies, and their parsing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TOKEN = "Lease-Token"
 OPERATION = "Operation-Id"
 REPLAYED = "Operation-Replayed"
 BOX = "box"  # the kind of a lease on a box alone
-SNAPSHOT = "snapshot"  # the kind of a lease on a kept state of a box's files
-MOST_WAIT_S = 30.0  # how long one request may wait for an answer; then it asks again
+SNAPSHOT = "snapshot"  # the kind of a lease on a stored state of a box's files
+MOST_WAIT_S = 30.0  # how long one request may wait for an answer; then the client asks again
 MOST_BODY_BYTES = 64 << 20
 
 
@@ -32,7 +32,7 @@ class PoolLeaseBody(msgspec.Struct):
     box: BoxSpec | None = None
     snapshot: str | None = None
     ttl_s: float | None = None
-    records: bool = False  # takes pictures for the record, where the kind can
+    records: bool = False  # takes pictures for the record, if the kind can
 
 
 class ActionBody(msgspec.Struct):
@@ -45,7 +45,7 @@ class ActionBody(msgspec.Struct):
 class CallBody(msgspec.Struct):
     """The body of every call on a lease; each call reads the fields that it knows."""
 
-    deadline_s: float | None = None  # how long the whole call may take from now on
+    deadline_s: float | None = None  # time limit of the whole call, from now
     seed: int = 0
     actions: list[ActionBody] = []
     answer: str = ""
@@ -62,14 +62,14 @@ class CallBody(msgspec.Struct):
 
 
 class PrewarmBody(msgspec.Struct):
-    """The body of POST /v1/prewarm: tasks that will be asked for soon."""
+    """The body of POST /v1/prewarm: tasks that are needed soon."""
 
     tasks: list[str]
     source: str | None = None
 
 
 class Refused(msgspec.Struct):
-    """What is wrong, as an answer says it."""
+    """The error in an answer."""
 
     message: str
     code: str
@@ -78,7 +78,7 @@ class Refused(msgspec.Struct):
 
 
 class RefusedBody(msgspec.Struct):
-    """The body of every answer that is an error."""
+    """The body of every error."""
 
     error: Refused
 
@@ -129,12 +129,12 @@ def _plain(value: object) -> object:
 
 
 def observation_of(body: bytes) -> Observation:
-    """An observation as it was sent."""
+    """An observation from its JSON."""
     return _observation(msgspec.json.decode(body, type=_Observation))
 
 
 def step_of(body: bytes) -> StepResult:
-    """A step's result as it was sent."""
+    """A step's result from its JSON."""
     said = msgspec.json.decode(body, type=_StepResult)
     return StepResult(_observation(said.observation), said.reward, said.done, said.truncated, _info(said.info))
 
@@ -149,12 +149,12 @@ def _info(said: _Info) -> Info:
 
 
 def refusal_body(problem: PoolError) -> bytes:
-    """An error as an answer's body."""
+    """The body of an answer for an error."""
     return encoded(RefusedBody(Refused(problem.problem, problem.code, problem.failure, problem.fix)))
 
 
 def refusal_of(status: int, body: bytes, retry_s: int | None = None) -> PoolError:
-    """The error that an answer says. What is no answer of a pool counts as infrastructure."""
+    """The error in an answer. An answer that is not from a pool counts as infrastructure."""
     try:
         said = msgspec.json.decode(body, type=RefusedBody).error
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -164,12 +164,12 @@ def refusal_of(status: int, body: bytes, retry_s: int | None = None) -> PoolErro
             status=status,
             code="no_pool",
             failure=Failure.INFRASTRUCTURE,
-            fix="see that the URL is a pool's",
+            fix="check that the URL is a pool's",
         )
     return PoolError(said.message, fix=said.fix, status=status, code=said.code, failure=said.failure, retry_s=retry_s)
 
 
 def read_json(body: bytes) -> dict[str, Any]:
-    """An object as it was sent."""
+    """An object from its JSON."""
     said: dict[str, Any] = json.loads(body)
     return said

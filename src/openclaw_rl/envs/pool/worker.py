@@ -1,6 +1,6 @@
 """A worker process of a pool server: it makes boxes and runs environments, so that neither can stop the server.
 
-Started with the number of a socket. It ends when the socket closes, with everything it made, however the server ended.
+Started with the number of a socket. It ends with everything it made when the socket closes, however the server ended.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ END_S = 10.0  # how long a worker without a server may take to end
 
 
 class Worker:
-    """What it holds, and how each thing asked is answered."""
+    """The leases of a worker, and its answers to calls."""
 
     def __init__(self, link: socket.socket, setup: Setup, boxes: Boxes) -> None:
         self._keeper = boxes.keeper_pid if isinstance(boxes, IsolatedBoxes) else 0
         self._link = link
         self._boxes = boxes
         self._catalogue = Catalogue(setup.tasks, setup.kinds)
-        self._prepared: dict[str, None] = {}  # states of tasks that the sources hold, the last used last
+        self._prepared: dict[str, None] = {}  # states of tasks that the sources hold, the most recently used last
         self._to_drop: list[Snapshot] = []
         self._held: dict[str, Held] = {}
         self._asked: dict[int, asyncio.Task[None]] = {}
         self._lease_of: dict[int, str] = {}
 
     def take(self, message: object) -> None:
-        """Begins what a message asks for."""
+        """Begins the work that a message asks for."""
         match message:
             case WorkerCall():
                 self._lease_of[message.id] = message.lease
@@ -61,14 +61,14 @@ class Worker:
                 self._asked[message.id].cancel()
 
     def send(self, message: object) -> None:
-        """Sends the server a message; nothing where it is gone."""
+        """Sends the server a message; does nothing if it is gone."""
         _send(self._link, message)
 
     async def beat(self) -> None:
-        """Says now and then that this process is alive; ends it where the process that makes its boxes has ended."""
+        """Reports now and then that this process is alive; ends it if the process that makes its boxes has ended."""
         while True:
             if self._keeper and started_at(self._keeper) is None:
-                log.error("the process that makes boxes has ended: so does this worker, and another one begins")
+                log.error("the process that makes boxes has ended, so this worker ends, and another one starts")
                 os._exit(1)
             self.send(Beat(tuple(self._prepared), len(self._held)))
             await asyncio.sleep(BEAT_S)
@@ -135,7 +135,7 @@ class Worker:
         return Held(alone=await self._boxes.create(spec))
 
     async def _stop_all(self, lease: str, *, but: int) -> None:
-        """Ends what still runs on a lease, and waits until it has."""
+        """Cancels the calls that still run on a lease, and waits for their end."""
         running = {self._asked[number] for number, of in self._lease_of.items() if of == lease and number != but}
         for task in running:
             task.cancel()
@@ -148,28 +148,28 @@ class Worker:
             await held.aclose()
             self._to_drop += [held.snapshot] if held.snapshot is not None else []
         for snapshot in [*self._to_drop]:
-            with contextlib.suppress(BoxError):  # a box stands on it: tried again at the next closing
+            with contextlib.suppress(BoxError):  # a box is based on it: tried again at the next closing
                 await self._boxes.drop(snapshot)
                 self._to_drop.remove(snapshot)
 
     def _is_prepared(self, name: str) -> None:
-        """Notes that a source holds the state of a task; it keeps those that were used last."""
+        """Records that a source has prepared a task's state; sources keep the most recently used."""
         self._prepared.pop(name, None)
         self._prepared[name] = None
         if len(self._prepared) > MOST_KEPT:
             del self._prepared[next(iter(self._prepared))]
 
     async def aclose(self) -> None:
-        """Ends what runs and gives everything back."""
+        """Cancels all calls and releases everything."""
         for task in self._asked.values():
             task.cancel()
         for lease in [*self._held]:
-            with contextlib.suppress(OpenClawRLError):  # closing the boxes takes what is left
+            with contextlib.suppress(OpenClawRLError):  # closing the boxes removes the rest
                 await self._close(lease)
 
 
 def _failed(ask: WorkerCall, problem: Exception) -> WorkerReply:
-    """Whose fault an error is: a task that cannot be used and an environment with a bug are the environment's."""
+    """Who is at fault for an error: the environment, for unusable tasks and for bugs of environments."""
     environment, infrastructure = Failure.ENVIRONMENT, Failure.INFRASTRUCTURE
     status, code, failure, fix = 500, "environment_failed", str(environment), "see the pool's log"
     what = f"the environment raised {type(problem).__name__} in {ask.call}: {str(problem)[:500]}"
@@ -210,10 +210,10 @@ async def _work(link: socket.socket, incoming: BinaryIO) -> None:
             except OSError:
                 message = None
             if message is None:
-                end = threading.Timer(END_S, os._exit, (1,))  # where an environment does not let the loop go on
+                end = threading.Timer(END_S, os._exit, (1,))  # in case an environment blocks the loop
                 end.daemon = True
                 end.start()
-            with contextlib.suppress(RuntimeError):  # the loop has ended: it could not begin
+            with contextlib.suppress(RuntimeError):  # the loop has ended, because it could not begin
                 loop.call_soon_threadsafe(inbox.put_nowait, message)
             if message is None:
                 return

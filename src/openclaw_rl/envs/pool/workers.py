@@ -1,4 +1,4 @@
-"""The worker processes of a pool server: started, asked, watched, and replaced when they end or hang."""
+"""The worker processes of a pool server: starts, calls and watches them, and replaces those that end or hang."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from openclaw_rl.errors import BoxError, PoolError
 log = logging.getLogger(__name__)
 START_S = 60.0
 END_S = 15.0
-GRACE_S = 5.0  # how long past its deadline a worker may take to say that it was late
-STOP_S = 20.0  # how long what was cancelled may take to stop
-HANG_S = 30.0  # a worker that was silent for so long is taken for dead
-AGAIN_S = 1.0  # before a worker that cannot start is started again
+GRACE_S = 5.0  # time after its deadline for a worker to report that it was late
+STOP_S = 20.0  # time for cancelled work to stop
+HANG_S = 30.0  # a worker silent for this long counts as dead
+AGAIN_S = 1.0  # pause before another attempt to start a worker
 
 
 class WorkerLink:
@@ -55,11 +55,11 @@ class WorkerLink:
 
     @property
     def silent_s(self) -> float:
-        """How long nothing came from it."""
+        """The seconds since its last message."""
         return time.monotonic() - self._seen_s
 
     async def receive(self) -> object | None:
-        """The next message; None once it is gone."""
+        """The next message; None if it is gone."""
         try:
             (size,) = pipe.HEADER.unpack(await self._reader.readexactly(pipe.HEADER.size))
             message: object = pickle.loads(await self._reader.readexactly(size))
@@ -69,12 +69,12 @@ class WorkerLink:
         return message
 
     def send(self, message: object) -> None:
-        """Sends a message; nothing where it is gone."""
+        """Sends a message; does nothing if it is gone."""
         if not self.is_gone:
             self._writer.write(pipe.packed(message))
 
     async def listen(self) -> None:
-        """Hands on what it says, until it ends; then everything that was asked fails."""
+        """Passes on its messages until it ends; then all open calls fail."""
         while (message := await self.receive()) is not None:
             match message:
                 case WorkerReply() if message.id in self._asked:
@@ -103,7 +103,7 @@ class WorkerLink:
         timeout_s: float,
         watch: Callable[[bytes], None] | None = None,
     ) -> bytes:
-        """What it answers, as JSON. PoolError where that is a failure, where it ends meanwhile, or is not in time."""
+        """Its answer as JSON. PoolError if it fails, ends meanwhile, or is late."""
         if self.is_gone:
             raise _lost()
         self._last += 1
@@ -127,7 +127,7 @@ class WorkerLink:
             ) from None
         except asyncio.CancelledError:
             self.send(WorkerCancel(number))
-            await self._stopped(asked, call)  # what it runs is ended by then, and ends nothing that comes after
+            await self._stopped(asked, call)  # the call has then ended and cannot disturb later ones
             raise
         finally:
             del self._asked[number]
@@ -143,16 +143,16 @@ class WorkerLink:
         except TimeoutError:
             self.kill(f"{call} did not stop {STOP_S:.0f} s after it was cancelled")
         except PoolError:
-            return  # it is gone, and what it ran is gone with it
+            return  # it is gone, with all that it ran
 
     def kill(self, why: str) -> None:
-        """Ends it at once."""
+        """Kills it."""
         log.warning("worker pid=%d is ended: %s", self.pid, why)
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
 
     async def aclose(self) -> None:
-        """Lets it end in order, and ends it where it does not."""
+        """Asks it to end, and kills it if it does not."""
         if not self.is_gone:
             self._writer.close()
         try:
@@ -177,11 +177,11 @@ class Workers:
 
     @property
     def alive(self) -> list[WorkerLink]:
-        """Those that can be asked."""
+        """The workers that take calls."""
         return [link for link in self._running.values() if not link.is_gone]
 
     async def run(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """The tasks that keep all running, once what earlier servers left is ended. BoxError where one cannot start."""
+        """The tasks that keep the workers running; ends leftovers of earlier servers. BoxError if one cannot start."""
         for worker in await self._journal.workers():
             if await asyncio.to_thread(ended, worker, within_s=END_S / 2):
                 log.warning("worker pid=%d of an earlier server was still there and was killed", worker.pid)
@@ -197,7 +197,7 @@ class Workers:
         return [group.create_task(self._keep(number, link)) for number, link in enumerate(links)]
 
     async def least_busy(self, state: str) -> WorkerLink:
-        """The worker with the fewest leases, of those the one that has the state prepared. Waits until one runs."""
+        """The worker with the fewest leases; among equals, one that has prepared the state. Waits until one runs."""
         try:
             async with asyncio.timeout(START_S):
                 while not self.alive:
@@ -231,7 +231,7 @@ class Workers:
                 raise
             await self._on_end(link)
             await asyncio.to_thread(ended, link.kept, within_s=0.0)
-            with contextlib.suppress(PoolError):  # swept once more at the next start
+            with contextlib.suppress(PoolError):  # the next start removes the record
                 await self._journal.remove_worker(link.kept)
             link = None
 
@@ -271,7 +271,7 @@ class Workers:
 
 
 def _begun(fd: int) -> subprocess.Popen[bytes]:
-    """The process. What an environment prints goes where the server's log goes."""
+    """The process. The output of environments goes to the server's log."""
     package = str(Path(openclaw_rl.__file__).parent.parent)
     search = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH", "")])])
     return subprocess.Popen(

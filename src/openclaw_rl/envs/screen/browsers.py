@@ -1,4 +1,4 @@
-"""Browsers that run behind walls of their own, and the places in them: one episode, one context."""
+"""Isolated browsers and the places in them: one context per episode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The shell has no window of its own to draw: a place in it is made in a third of the time (docs/screens.md).
+# The headless shell draws no window: it makes a place in a third of the time (docs/screens.md).
 NAMES = (
     "chromium-headless-shell",
     "chrome-headless-shell",
@@ -34,7 +34,7 @@ NAMES = (
     "google-chrome",
 )
 ARGUMENTS = (
-    "--host-resolver-rules=MAP * ~NOTFOUND",  # a second wall: also where no network can be taken away
+    "--host-resolver-rules=MAP * ~NOTFOUND",  # a second barrier, also if the network cannot be taken away
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--js-flags=--max-old-space-size=512",
     "--disable-gpu",
@@ -42,7 +42,7 @@ ARGUMENTS = (
     "--no-first-run",
     "--disable-features=Translate,OptimizationHints,MediaRouter",
 )
-# Joins the control group, gives up the network, and becomes the browser.
+# Joins the control group, gives up the network, and executes the browser.
 WRAPPER = """#!/bin/sh
 for group in $SCREEN_GROUPS; do echo $$ > "$group" || exit 97; done
 unset SCREEN_GROUPS
@@ -54,17 +54,17 @@ CLOSE_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class BrowserOptions:
-    """How many browsers there are, what each may use, and how large a screen is."""
+    """The number of browsers, their limits, and the size of a screen."""
 
-    executable: str = ""  # searched for where it is empty
+    executable: str = ""  # searched for if it is empty
     most_browsers: int = 2
     contexts: int = 16  # episodes at once in each browser
-    lifetime: int = 400  # episodes after which a browser is started afresh
-    memory_mb: int = 3_000  # of each browser with its pages, where a control group can be made
+    lifetime: int = 400  # episodes after which a browser is restarted
+    memory_mb: int = 3_000  # of each browser with its pages, if a control group can be made
     width: int = 640
     height: int = 480
-    load_s: float = 20.0  # until a page is there
-    action_s: float = 15.0  # until it has answered an action
+    load_s: float = 20.0  # to load a page
+    action_s: float = 15.0  # to respond to an action
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +81,7 @@ class _Running:
 
 @dataclass(frozen=True, slots=True)
 class BrowserPlace:
-    """A context of its own in a browser."""
+    """A separate context in a browser."""
 
     context: BrowserContext
     browser: Browser
@@ -89,8 +89,9 @@ class BrowserPlace:
 
 
 class Browsers:
-    """Gives contexts to episodes and starts browsers as they are needed. A browser that died is replaced by the next
-    call; the episodes in it have failed. At most `most_browsers * contexts` episodes at once, the others wait."""
+    """Gives contexts to episodes and starts browsers as needed. The next call replaces a browser that died; its
+    episodes
+    have failed. At most `most_browsers * contexts` episodes run at a time, the others wait."""
 
     def __init__(self, options: BrowserOptions | None = None) -> None:
         self.options = options or BrowserOptions()
@@ -103,7 +104,7 @@ class Browsers:
 
     @property
     def limits_in_force(self) -> Mapping[str, str]:
-        """Each limit, and by what it is held."""
+        """Each limit, and what enforces it."""
         has_walls = shutil.which("bwrap") is not None
         held = self._groups is not None and "memory" in self._groups.controllers
         return MappingProxyType(
@@ -116,11 +117,11 @@ class Browsers:
 
     @property
     def pids(self) -> list[int]:
-        """The browsers' processes that live."""
+        """The processes of the browsers that are running."""
         return [one.pid for one in self._running if one.pid is not None and one.browser.is_connected()]
 
     async def open(self) -> BrowserPlace:
-        """A place of its own. BrowserError where no browser can be started."""
+        """A place for one episode. BrowserError if no browser can be started."""
         from playwright.async_api import Error
 
         await self._free.acquire()
@@ -155,11 +156,11 @@ class Browsers:
         return context
 
     async def give_back(self, place: BrowserPlace) -> None:
-        """Ends an episode's context. Where it does not end, its browser is ended with all that is in it."""
+        """Ends an episode's context. If it does not end, its browser is ended with all its contexts."""
         from playwright.async_api import Error
 
         one = next((one for one in self._running if place.context in one.open), None)
-        if one is None:  # its browser is gone, and gave the place back
+        if one is None:  # its browser is gone, and has released the place
             return
         one.open.discard(place.context)
         self._free.release()
@@ -185,7 +186,7 @@ class Browsers:
         return await self._start()
 
     async def _drop(self, one: _Running) -> None:
-        """Ends a browser and gives back the places in it."""
+        """Ends a browser and releases its places."""
         if one not in self._running:
             return
         self._running.remove(one)
@@ -214,7 +215,7 @@ class Browsers:
             browser = await self._playwright.chromium.launch(
                 executable_path=wrapper,
                 args=list(ARGUMENTS),
-                chromium_sandbox=False,  # it needs no rights that its walls do not give; see docs/screens.md
+                chromium_sandbox=False,  # it would need rights that our isolation does not give; see docs/screens.md
                 timeout=LAUNCH_S * 1000,
                 env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8", "SCREEN_GROUPS": doors},
             )
@@ -278,7 +279,7 @@ def _executable(given: str) -> str:
 
 
 def _walls(executable: str) -> list[str]:
-    """The words that start it without a network and without files to write but its own."""
+    """The command that starts it without a network, with only its own files writable."""
     if shutil.which("bwrap") is None:
         return [executable]
     own = tempfile.gettempdir()

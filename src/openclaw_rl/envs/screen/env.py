@@ -1,4 +1,4 @@
-"""The environment of tasks that are done on a screen: views as a tree and as a picture, and a verdict on the state."""
+"""The environment of screen tasks: views as a tree and as a picture, and a verdict on the state."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ log = logging.getLogger(__name__)
 
 
 class ScreenSource(Protocol):
-    """Where the screens of tasks come from."""
+    """A source that opens the screens of tasks."""
 
     async def open(self, task: Task, boxes: Boxes | None) -> Screen:
-        """The screen of a task in its first state. TaskError and BoxError say whose fault it is where there is none."""
+        """The screen of a task in its first state. TaskError or BoxError, by who is at fault, if there is none."""
         ...
 
 
 def open_kind(source: TaskSource, boxes: Boxes | None, options: EnvOptions) -> Env:
-    """The environment of screen tasks. Desktops need boxes; a browser has walls of its own."""
+    """The environment of screen tasks. Desktops need boxes; a browser is isolated by itself."""
     if not isinstance(source, ScreenTasks | OSWorldTasks):
         raise ConfigError(
             f"the tasks of {source.name} are not done on a screen",
@@ -57,22 +57,22 @@ def open_kind(source: TaskSource, boxes: Boxes | None, options: EnvOptions) -> E
 
 @dataclass(slots=True)
 class _ScreenEpisode:
-    """What one episode holds."""
+    """The state of one episode."""
 
     task: Task
     screen: Screen
-    view: View | None = None  # the last one
-    right: float = 0.0  # of the state, at the last look
+    view: View | None = None  # the latest view
+    right: float = 0.0  # share of the state that was right at the last look
     used_s: float = 0.0
     ended: Info | None = None
-    verdict: Judgement | None = None  # once nothing can change it
+    verdict: Judgement | None = None  # set when nothing can change it
 
 
 class ScreenEnv:
-    """Meets Env. An observation is what is seen after all actions of a step; actions after a refused one are not done.
+    """Implements Env. The observation of a step follows its last action; actions after a refused one are not done.
 
-    What goes wrong is in Info.failure and never raised, as in a shell's environment. A step's reward is by how much
-    more of the state is as wanted, where a page can tell; they add up to the share that is right at the end.
+    Failures are in Info.failure and never raised, as in a shell's environment. A step's reward is how much
+    more of the state is right, if a page can measure it; rewards add up to the share that is right at the end.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class ScreenEnv:
         )
 
     async def step(self, actions: Sequence[Action]) -> StepResult:
-        """What is seen after the actions, done one after the other."""
+        """The observation after the actions, which are done in order."""
         episode = self._episode
         if episode is None or episode.ended is not None:
             return over(self._failed if episode is None or episode.ended is None else episode.ended)
@@ -142,7 +142,7 @@ class ScreenEnv:
         return StepResult(observation, gained, done=is_over, truncated=is_late, info=info)
 
     async def _act(self, episode: _ScreenEpisode, actions: Sequence[Action]) -> tuple[str, bool]:
-        """Why an action was not done, if one was not; and whether the agent said that it is finished."""
+        """Why an action was not done, if so; and whether the agent has submitted."""
         names = [tool.name for tool in episode.screen.tools]
         for number, action in enumerate(actions):
             if number >= self._options.most_actions:
@@ -168,7 +168,7 @@ class ScreenEnv:
         return (tree, Part(PartKind.IMAGE, data=await screen.picture()))
 
     async def _recorded(self, screen: Screen) -> tuple[Part, ...]:
-        """The screen for the record. What goes wrong with that does not concern the episode."""
+        """The screen for the record. Its failure does not affect the episode."""
         if not self._options.records:
             return ()
         try:
@@ -178,7 +178,7 @@ class ScreenEnv:
             return ()
 
     async def evaluate(self) -> Score:
-        """The verdict of the page's own state. Asking changes nothing."""
+        """The verdict of the page's own state. Reading it changes nothing."""
         episode, began = self._episode, self._clock()
         ended = self._failed if episode is None else episode.ended
         if ended is not None and ended.is_broken:
@@ -192,13 +192,13 @@ class ScreenEnv:
 
     @property
     def screen(self) -> Screen:
-        """The screen of the episode, for programs that look at it themselves. BoxError where there is none."""
+        """The screen of the episode, for programs that look at it themselves. BoxError if there is none."""
         if self._episode is None:
             raise BoxError("no episode is open", fix="call reset first")
         return self._episode.screen
 
     async def aclose(self) -> None:
-        """Ends the episode. The browsers stay: they are the source's."""
+        """Ends the episode. The browsers keep running: they belong to the source."""
         if self._episode is not None:
             episode, self._episode = self._episode, None
             self._failed = Info(failure=Failure.INFRASTRUCTURE, reason="the environment was closed")

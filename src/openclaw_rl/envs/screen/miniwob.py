@@ -1,4 +1,4 @@
-"""MiniWoB++: the pages of the wheel `miniwob`, opened as they are, with their own seeds and raw rewards."""
+"""MiniWoB++: the unmodified pages of the wheel `miniwob`, with their own seeds and raw rewards."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from openclaw_rl.errors import TaskError
 
 PREFIX = "miniwob/"
 LIMITS = TaskTimeouts(build_s=60.0, agent_s=300.0, judge_s=60.0)
-# Seeds of this and above are the test split.
+# Seeds from this number on are the test split.
 TEST_SEEDS = 1_000_000
-# The page's own limit on time is for people; here the episode has its own. Its counters are hidden, as its authors do.
+# The page's time limit is for people; the episode has its own. Its counters are hidden, as its authors do.
 BEGIN = """() => {{
   core.EPISODE_MAX_TIME = 2147483647;
   Math.seedrandom({seed});
@@ -33,12 +33,12 @@ STATE = "() => ({ isOver: WOB_DONE_GLOBAL, reward: WOB_RAW_REWARD_GLOBAL, reason
 
 
 def pages() -> list[str]:
-    """The names of all pages. TaskError where the wheel is not installed."""
+    """The names of all pages. TaskError if the wheel is not installed."""
     return sorted(path.stem for path in (_folder() / "miniwob").glob("*.html"))
 
 
 def task_of(page: str, seed: int, split: Split) -> Task:
-    """A page with a seed. Test seeds lie above all training seeds."""
+    """A page with a seed. Test seeds are above all training seeds."""
     name = page.removeprefix(PREFIX)
     if name not in pages():
         raise TaskError(f"MiniWoB++ has no page {name!r}")
@@ -49,7 +49,7 @@ def task_of(page: str, seed: int, split: Split) -> Task:
 
 
 def page_of(page: str, seed: int) -> PageTask:
-    """The page, begun with the seed."""
+    """The page, started with the seed."""
     site = Site(f"miniwob/{page.removeprefix(PREFIX)}.html", folder=_folder())
     return PageTask(site, STATE, _judged, BEGIN.format(seed=seed), wants_all=True)
 

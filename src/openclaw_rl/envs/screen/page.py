@@ -1,4 +1,4 @@
-"""One episode in a browser: a context of its own, its pages, and what happens on them."""
+"""One episode in a browser: its context, its pages, and the events on them."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 KIT = Path(__file__).with_name("looking.js")
 MOST_DIALOGS = 20  # of one action: a page that opens more never stops
 MOST_WINDOWS = 5
-SCROLL = 0.8  # of the height of the screen
+SCROLL = 0.8  # share of the screen's height
 SET_BY_VALUE = ("date", "time", "month", "week", "datetime-local", "color", "range")
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
 class PageTask:
-    """What an episode in a browser starts from and is judged by."""
+    """The start of an episode in a browser, and how it is judged."""
 
     site: Site
-    state: str  # a function of the page's that gives its state; run in the page, after which `judged` is asked
+    state: str  # a function in the page that returns its state; `judged` then scores the state
     judged: Callable[[Json], Judgement]
     begin: str = ""  # a function run once after the page was loaded; it may give the instruction
-    wants_all: bool = False  # plain text can be clicked, too
+    wants_all: bool = False  # plain text can be clicked too
 
 
 class BrowserPage:
@@ -59,7 +59,7 @@ class BrowserPage:
 
     @classmethod
     async def open(cls, browsers: Browsers, task: PageTask) -> BrowserPage:
-        """The page of a task, loaded. PageError where it does not load, BrowserError where there is no browser."""
+        """The page of a task, loaded. PageError if it does not load, BrowserError if there is no browser."""
         page = cls(browsers, await browsers.open(), task)
         try:
             await page._guard(page._load(), "loading the page", browsers.options.load_s)
@@ -82,7 +82,7 @@ class BrowserPage:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """By element, by pixel, between windows where there are several, and the end."""
+        """Tools by element, by pixel, for windows if there are several, and `submit`."""
         several = (kit.SWITCH,) if len(self._pages) > 1 else ()
         return (*kit.BY_ELEMENT, *kit.BY_PIXEL, *several, kit.SUBMIT)
 
@@ -92,7 +92,7 @@ class BrowserPage:
         return MappingProxyType(dict(self._events.counted))
 
     async def look(self) -> View:
-        """What stands in the visible part of the window in front."""
+        """The visible part of the window in front."""
         seen = await self._guard(
             self._call("look", {"all": self._task.wants_all}), "reading the page", self._browsers.options.action_s
         )
@@ -112,7 +112,7 @@ class BrowserPage:
         return base64.b64decode(data)
 
     async def act(self, action: Action) -> None:
-        """Does it with real mouse and keyboard events."""
+        """Does the action with real mouse and keyboard events."""
         self._dialogs = 0
         done = DOES.get(action.tool)
         if done is None:
@@ -121,7 +121,7 @@ class BrowserPage:
         await self._guard(self._settled(), f"the page's answer to {action.tool}", self._browsers.options.action_s)
 
     async def judge(self) -> Judgement:
-        """What the state of the task's own page says."""
+        """The verdict on the state of the task's first page."""
         if not self._pages:
             raise self._windowless()
         state = await self._guard(
@@ -130,12 +130,12 @@ class BrowserPage:
         return self._task.judged(state)
 
     async def aclose(self) -> None:
-        """Gives the context back."""
+        """Releases the context."""
         if not self._is_closed:
             self._is_closed = True
             await self._browsers.give_back(self._place)
 
-    # What the page is asked, in a world where its scripts do not reach.
+    # Queries of the page, in an isolated world that its scripts cannot reach.
 
     @property
     def _page(self) -> Page:
@@ -175,7 +175,7 @@ class BrowserPage:
         return value
 
     async def _settled(self) -> None:
-        """Waits for a page that is being loaded, and for what it draws next."""
+        """Waits until the page is loaded and drawn again."""
         page = self._page
         if page.url != "about:blank":
             await page.wait_for_load_state("load", timeout=self._browsers.options.load_s * 1000)
@@ -185,7 +185,7 @@ class BrowserPage:
     async def _see_windows(self) -> None:
         """Waits until every window that the page opened is known here: the browser reports them a little later."""
         for _ in range(40):
-            session, frame = await self._session()  # a main frame is called as its target is
+            session, frame = await self._session()  # a main frame has the id of its target
             there = (await session.send("Target.getTargets"))["targetInfos"]
             own = next((one["browserContextId"] for one in there if one["targetId"] == frame), None)
             count = sum(one["type"] == "page" and one["browserContextId"] == own for one in there)
@@ -267,7 +267,7 @@ class BrowserPage:
             raise ActionError(f"{x:g},{y:g} is outside of the screen of {size.width} x {size.height}")
         return x, y
 
-    # What happens.
+    # Events.
 
     async def _on_request(self, route: Route) -> None:
         request = route.request
@@ -278,7 +278,7 @@ class BrowserPage:
         if not request.url.endswith("/favicon.ico"):
             self._events.add("refused", f"refused, there is no network: {request.url}")
         if request.is_navigation_request() and request.frame.parent_frame is None:
-            await route.fulfill(status=204)  # the page that is shown stays
+            await route.fulfill(status=204)  # the visible page stays
         else:
             await route.abort("blockedbyclient")
 
@@ -320,7 +320,7 @@ class BrowserPage:
         self._events.add("downloads", f"a download was refused: {download.suggested_filename}")
 
     async def _guard(self, work: Awaitable[Value], what: str, seconds: float) -> Value:
-        """The result, or an error that says whose fault it is."""
+        """The result, or an error that says who is at fault."""
         from playwright.async_api import Error
 
         try:
@@ -329,7 +329,7 @@ class BrowserPage:
             raise self._fault(what, seconds, problem) from problem
 
     async def _or_crash(self, work: Awaitable[Value]) -> Value:
-        """The result; a crash or too many dialogs end the waiting, since then no answer comes."""
+        """The result; a crash or too many dialogs end the wait, since no answer follows."""
         doing = asyncio.ensure_future(work)
         try:
             while True:

@@ -1,4 +1,4 @@
-"""Rows of screen tasks, written: families of pages and MiniWoB++ by seed."""
+"""Writes rows of screen tasks: families of pages and MiniWoB++, by seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from openclaw_rl.errors import TaskError
 def write_rows(
     folder: Path, families: Sequence[str], pages: Sequence[str], *, train: int, test: int
 ) -> tuple[Path, int]:
-    """The file and how many rows it has. Without families and pages: all families. TaskError for unknown names."""
+    """Writes the file; returns it and its number of rows. By default all families. TaskError for unknown names."""
     names = [*families] or ([] if pages else [*FAMILIES])
     unknown = [name for name in names if name not in FAMILIES]
     if unknown:

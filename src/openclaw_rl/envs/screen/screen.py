@@ -1,4 +1,4 @@
-"""What an agent sees of a screen and does to it: the one interface that browser pages and desktops meet."""
+"""What an agent sees and does on a screen: the interface that browser pages and desktops implement."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ class PageError(TaskError):
 
 
 class BrowserError(BoxError):
-    """A browser or a desktop failed, or cannot be had; never the fault of the task or of the agent."""
+    """A browser or a desktop failed or is not available; never the fault of the task or the agent."""
 
 
 class ActionError(Exception):
-    """An action that cannot be done as it was asked for; the agent is told why."""
+    """An action that cannot be done as requested; the agent sees the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScreenNode:
-    """One thing that is seen. `ref` is what actions call it, 0 where nothing can be done with it."""
+    """One visible element. `ref` is its number for actions, 0 if no action applies to it."""
 
     role: str
     name: str = ""
     ref: int = 0
     value: str = ""
     facts: tuple[str, ...] = ()  # on, off, selected, open, closed, disabled, invalid
-    options: tuple[str, ...] = ()  # what a select offers
-    row: int = 0  # things of one row share a number; 0 for none
+    options: tuple[str, ...] = ()  # the options of a select
+    row: int = 0  # elements of one row share a number; 0 for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class View:
     nodes: tuple[ScreenNode, ...]
     title: str = ""
     notes: tuple[str, ...] = ()
-    is_cut: bool = False  # there was more than is looked at
+    is_cut: bool = False  # there were more elements than are read
     has_above: bool = False
     has_below: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the task's own state says. `right` is the share of it that is as wanted, None where none can be told."""
+    """The verdict on the task's state. `right` is the share of it that is right, None if it cannot be determined."""
 
     reward: float
     is_over: bool = False  # nothing can change the verdict any more
@@ -63,16 +63,16 @@ class Screen(Protocol):
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """What can be done."""
+        """The available tools."""
         ...
 
     @property
     def instruction(self) -> str:
-        """What the page itself asks for; empty where the task says it."""
+        """The page's own instruction; empty if the task has it."""
         ...
 
     async def look(self) -> View:
-        """What is seen now."""
+        """The present view."""
         ...
 
     async def picture(self) -> bytes:
@@ -80,16 +80,16 @@ class Screen(Protocol):
         ...
 
     async def act(self, action: Action) -> None:
-        """Does it, and waits until the screen has answered."""
+        """Does the action, and waits until the screen has responded."""
         ...
 
     async def judge(self) -> Judgement:
-        """The verdict on the state as it is; nothing changes by asking."""
+        """The verdict on the present state; reading it changes nothing."""
         ...
 
     @property
     def counts(self) -> Mapping[str, Json]:
-        """What was counted: dialogs, windows, downloads, refused requests."""
+        """Counts of events: dialogs, windows, downloads, refused requests."""
         ...
 
     async def aclose(self) -> None:
@@ -99,13 +99,13 @@ class Screen(Protocol):
 
 @dataclass(slots=True)
 class Events:
-    """What happened on a screen; `take_notes` gives what is new, in at most `most` lines."""
+    """Events on a screen; `take_notes` gives the new ones, in at most `most` lines."""
 
     counted: dict[str, int] = field(default_factory=dict)
     _notes: list[str] = field(default_factory=list)
 
     def add(self, kind: str, note: str) -> None:
-        """Counts an event and keeps a line about it, as long as there are not too many."""
+        """Counts an event and keeps a line about it, unless there are too many."""
         self.counted[kind] = self.counted.get(kind, 0) + 1
         if len(self._notes) < 100:
             self._notes.append(" ".join(note.split())[:200])

@@ -1,4 +1,4 @@
-"""The files that a page may ask for: everything else is refused."""
+"""The files that a page may request; all else is refused."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-HOST = "task.test"  # a name that no network knows
+HOST = "task.test"  # a name that exists in no network
 ORIGIN = f"http://{HOST}"
 MOST_FILE_BYTES = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Pages of one task: texts by path, then files below a folder. `start` is a path, perhaps with a query."""
+    """Pages of one task: texts by path, then files below a folder. `start` is a path, optionally with a query."""
 
     start: str
     texts: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None
-    is_proven: bool = True  # pages of ours: where one crashes, the machine is at fault
+    is_proven: bool = True  # our own pages: if one crashes, the machine is at fault
 
     @property
     def url(self) -> str:
@@ -28,7 +28,7 @@ class Site:
         return f"{ORIGIN}/{self.start.lstrip('/')}"
 
     def read(self, url: str) -> tuple[str, bytes] | None:
-        """The type and content of what a request asks for; None for what is not the task's."""
+        """The type and content of a requested file; None if it is not the task's."""
         parts = urlsplit(url)
         if parts.scheme != "http" or parts.netloc != HOST:
             return None

@@ -1,4 +1,4 @@
-"""A scripted solution played on a screen: each move finds what it needs in what is seen, as an agent must."""
+"""Plays a scripted solution on a screen: each move finds its element in the view, as an agent must."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_SCROLLS = 8
 
 
 async def solved(screen: Screen, moves: Iterable[PageAction]) -> list[Action]:
-    """Plays the moves and gives them as actions. TaskError where one cannot be done."""
+    """Plays the moves and returns them as actions. TaskError if one cannot be done."""
     done: list[Action] = []
 
     async def act(action: Action) -> None:
@@ -39,7 +39,7 @@ async def solved(screen: Screen, moves: Iterable[PageAction]) -> list[Action]:
 
 
 def action_of(view: View, move: PageAction) -> Action:
-    """A move in terms of what is seen now. TaskError where what it needs is not there."""
+    """The action for a move in the present view. TaskError if its element is missing."""
     if move.tool == "press":
         return Action("press", {"key": move.value})
     if move.tool == "window":
@@ -56,7 +56,7 @@ def action_of(view: View, move: PageAction) -> Action:
 
 
 def find(view: View, name: str, *, role: str = "", row: str = "") -> ScreenNode | None:
-    """The first thing that can be acted on and is called so, in a row that holds the text `row`."""
+    """The first element for actions with this name, in a row that contains the text `row`."""
     for node in view.nodes:
         if node.ref and node.name == name and (not role or node.role == role):
             beside = " | ".join(node_text(other) for other in view.nodes if other.row == node.row)
@@ -69,5 +69,5 @@ def _found(view: View, name: str, *, role: str = "", row: str = "") -> ScreenNod
     node = find(view, name, role=role, row=row)
     if node is None:
         seen = "; ".join(node_text(one) for one in view.nodes)[:300]
-        raise TaskError(f"the solution looks for {role} {name!r} {row!r}, which is not among: {seen}")
+        raise TaskError(f"the solution needs {role} {name!r} {row!r}, which is not among: {seen}")
     return node

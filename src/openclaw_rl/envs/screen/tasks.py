@@ -27,10 +27,10 @@ LIMITS = TaskTimeouts(build_s=60.0, agent_s=300.0, judge_s=60.0)
 
 
 class ScreenTasks:
-    """Tasks that are done on a screen. It starts browsers when the first is opened, and ends them when it is closed.
+    """Tasks that are done on a screen. The first opened task starts browsers; closing the source ends them.
 
-    `solve` gives the actions of the solution as an answer, and `judge` plays the actions of an answer in a new page:
-    so an attempt is judged on a copy, however it was made.
+    `solve` gives the actions of the solution as an answer, and `judge` plays an answer's actions on a new page.
+    So every attempt is judged on a copy.
     """
 
     def __init__(
@@ -50,28 +50,28 @@ class ScreenTasks:
 
     @property
     def name(self) -> str:
-        """What they are called together."""
+        """The name of the source."""
         return self._name
 
     @property
     def tasks(self) -> Mapping[str, Task]:
-        """The tasks, by id."""
+        """The tasks by id."""
         return self._tasks
 
     @property
     def broken(self) -> Mapping[str, str]:
-        """What cannot be read, and why."""
+        """Tasks that cannot be read, and why."""
         return self._broken
 
     @property
     def browsers(self) -> Browsers:
-        """The browsers, all of which are started as they are needed."""
+        """The browsers, which are started as needed."""
         if self._browsers is None:
             self._browsers = Browsers(self._options)
         return self._browsers
 
     async def open(self, task: Task, boxes: Boxes | None = None) -> Screen:
-        """The page of a task. TaskError where it cannot be used, BoxError where no browser can be had."""
+        """The page of a task. TaskError if it cannot be used, BoxError if no browser is available."""
         page = await asyncio.to_thread(_page, task)
         return await BrowserPage.open(self.browsers, page)
 
@@ -80,7 +80,7 @@ class ScreenTasks:
         return None
 
     async def solve(self, task: Task, attempt: Attempt) -> Attempt:
-        """The actions of the solution. NoSolutionError where the task has none."""
+        """The actions of the solution. NoSolutionError if the task has none."""
         moves = _moves(task)
         screen = await self.open(task)
         try:
@@ -114,7 +114,7 @@ class ScreenTasks:
 
 
 def family_tasks(name: str, *, train: int, test: int) -> list[Task]:
-    """Tasks of one family. TaskError where there is none of that name."""
+    """Tasks of one family. TaskError if there is none of that name."""
     if name not in FAMILIES:
         raise TaskError(f"there is no family of pages {name!r}", fix=f"give one of: {', '.join(FAMILIES)}")
     counts = ((Split.TRAIN, train), (Split.TEST, test))
@@ -160,13 +160,13 @@ def _family_task(name: str, seed: int, split: Split) -> Task:
 
 
 def _own_page(row: Row, page: str, folder: Path, split: Split) -> Task:
-    """A page of the user's own, in a folder next to the rows."""
+    """A page that the user made, in a folder next to the rows."""
     file = (folder / page).resolve()
     if not file.is_relative_to(folder.resolve()) or not file.is_file():
-        raise TaskError(f"`page` is {page!r}, which is no file below {folder}")
+        raise TaskError(f"`page` is {page!r}, which is not a file below {folder}")
     wanted = row.get("wanted")
     if not isinstance(wanted, dict) or not wanted:
-        raise TaskError("`wanted` holds no state that the page shall come to")
+        raise TaskError("`wanted` contains no state for the page to reach")
     metadata: dict[str, Json] = {"kind": "screen", "page": page, "family": row.get("family", file.parent.name)}
     metadata |= {"folder": str(file.parent), "file": file.name, "wanted": wanted, "moves": row.get("moves")}
     _row_moves(row.get("moves"))
@@ -174,7 +174,7 @@ def _own_page(row: Row, page: str, folder: Path, split: Split) -> Task:
 
 
 def _page(task: Task) -> PageTask:
-    """The page of a task, from what the task says of itself: another machine can open it as well."""
+    """The page of a task, from the task alone, so that another machine can open it too."""
     page, seed = task.metadata.get("page"), task.metadata.get("seed", 0)
     if isinstance(page, str) and isinstance(seed, int) and page in FAMILIES:
         return page_task(page, FAMILIES[page].plan(seed, task.split))

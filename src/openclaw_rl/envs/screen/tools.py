@@ -1,4 +1,4 @@
-"""The actions an agent has on a screen, by element and by pixel, and what their arguments must be."""
+"""The actions an agent has on a screen, by element and by pixel, and the checks of their arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openclaw_rl.envs.screen.screen import ActionError, ScreenNode
 from openclaw_rl.envs.task import Action
 
 MOST_TEXT = 2_000
-# The keys that `press` takes, besides single characters: nothing of the browser's own menus is among them.
+# The keys that `press` takes, besides single characters: none of them opens the browser's own menus.
 KEYS = (
     *("Enter", "Tab", "Escape", "Backspace", "Delete", "Space", "Home", "End", "PageUp", "PageDown"),
     *("ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"),
@@ -55,9 +55,9 @@ SWITCH = _tool("window", "Go to another open window, by its number.", {"number":
 
 
 def by_number(action: Action, nodes: Sequence[ScreenNode]) -> Action:
-    """The action with the number of each element that it calls by its name.
+    """The action with numbers in place of elements' names.
 
-    ActionError where nothing that can be acted on is called so, or several things are.
+    ActionError if no element for actions has the name, or several do.
     """
     found = dict(action.arguments)
     for argument in ("ref", "to"):
@@ -73,7 +73,7 @@ def by_number(action: Action, nodes: Sequence[ScreenNode]) -> Action:
 
 
 def whole(action: Action, name: str) -> int:
-    """An argument that is a whole number; small models write it as text now and then."""
+    """An argument that is a whole number; small models sometimes write it as text."""
     value = action.arguments.get(name)
     if isinstance(value, str) and value.strip().strip("[]").isdecimal():
         value = int(value.strip().strip("[]"))

@@ -1,4 +1,4 @@
-"""What is seen as text: one line for each thing or row, short enough for small models and bounded for all."""
+"""The view as text: one line per element or row, short enough for small models and always bounded."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MOST_NAME = 120
 
 
 def tree_text(view: View, *, most_characters: int) -> str:
-    """The view in at most so many characters; a last line says where something was left out.
+    """The view in a limited number of characters; a last line says if something was left out.
 
-    `[3] button "Save"` can be acted on as 3. Things of one row stand on one line: `Ann | 12 | [4] button "Ship"`.
+    `[3] button "Save"` can be acted on as 3. Elements of one row are on one line: `Ann | 12 | [4] button "Ship"`.
     """
     lines = [f"note: {note}" for note in view.notes]
     if view.title:
@@ -40,7 +40,7 @@ def tree_text(view: View, *, most_characters: int) -> str:
 
 
 def node_text(node: ScreenNode) -> str:
-    """One thing in words."""
+    """One element as text."""
     name, value = node.name[:MOST_NAME], node.value[:MOST_NAME]
     if node.role in ("text", "heading") and not node.ref:
         return f"# {name}" if node.role == "heading" and not node.row else name
@@ -90,7 +90,7 @@ def _lines(nodes: tuple[ScreenNode, ...]) -> Iterator[str]:
 
 
 def _joined(group: Iterator[ScreenNode]) -> Iterator[str]:
-    """Texts that follow each other on one line."""
+    """Joins adjacent texts into one line."""
     for is_plain, nodes in groupby(group, key=lambda node: node.role == "text" and not node.ref):
         if is_plain:
             yield " ".join(node.name for node in nodes)

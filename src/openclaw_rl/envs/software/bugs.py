@@ -1,4 +1,4 @@
-"""Bugs that can be put into Python code: small changes to a function's text, found in its syntax tree."""
+"""Bugs that can be put into Python code: small changes to a function, found in its syntax tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BugKind(StrEnum):
     ARITHMETIC = "arithmetic"
     BOOLEAN = "boolean"
     CONSTANT = "constant"
-    NOT = "not"  # dropped
+    NOT = "not"  # the `not` is dropped
     RETURN = "return"  # None in place of a value
 
 
@@ -28,7 +28,7 @@ class Bug:
     """A change of the bytes from `start` to `end` of a file in UTF-8."""
 
     kind: BugKind
-    function: str  # with the classes and functions it stands in
+    function: str  # qualified with the classes and functions around it
     line: int
     start: int
     end: int
@@ -65,13 +65,13 @@ OPERATORS: dict[type[ast.operator], tuple[str, str]] = {
 
 
 def bugs_in(text: str) -> list[Bug]:
-    """Every bug that can be put into the functions of a file, in the order of the text. None where it is no Python."""
+    """Every bug that can be put into the functions of a file, in the order of the text. None if it cannot be parsed."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return []
     if "\r" in text or not text.endswith("\n"):
-        return []  # a patch of such a file is not what everything reads
+        return []  # not every tool reads a patch of such a file
     found = [bug for name, function in _functions(tree, "") for bug in _Finder(text, name).bugs(function)]
     return sorted((bug for bug in found if _is_python(bug.put_into(text))), key=lambda bug: (bug.start, bug.new))
 
@@ -93,7 +93,7 @@ def _functions(node: ast.AST, above: str) -> Iterator[tuple[str, ast.FunctionDef
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """A function's nodes without those of functions and classes in it, of f-strings and of annotations."""
+    """A function's nodes, except nested functions and classes, f-strings and annotations."""
     left_out = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.JoinedStr)
     for name, value in ast.iter_fields(node):
         for inner in value if isinstance(value, list) else [value]:
@@ -153,7 +153,7 @@ class _Finder:
     def _between(
         self, kind: BugKind, left: ast.expr, right: ast.expr, change: tuple[str, str], *, is_pattern: bool = False
     ) -> Iterator[Bug]:
-        """The operator between two operands, where nothing but brackets and space stands around it."""
+        """The operator between two operands, if only brackets and space surround it."""
         start, end = self._end(left), self._start(right)
         old, new = change
         pattern = old if is_pattern else re.escape(old)

@@ -1,4 +1,4 @@
-"""Tasks made of any library: bugs put in, one to a function, and kept where a few tests notice them."""
+"""Tasks made from any library: one bug per function, kept if a few tests notice it."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ SHOWN_FAILURES = 4
 
 
 class Naming(StrEnum):
-    """How much an instruction says of where the bug is."""
+    """How much an instruction reveals about the place of the bug."""
 
     FUNCTION = "function"
     FILE = "file"
-    NOTHING = "nothing"  # what fails, and no more
+    NOTHING = "nothing"  # the failing tests, and no more
 
 
 @dataclass(frozen=True, slots=True)
 class BugChoice:
-    """Which bugs are tried. The same choice of the same library gives the same tasks."""
+    """Which bugs are tried. The same choice for the same library gives the same tasks."""
 
     seed: int = 0
     most: int = 50  # tasks
-    tries: int = 3  # bugs for each function until one is kept
-    suite_s: float = 60.0  # the longest that a suite may take
+    tries: int = 3  # at most this many bugs per function, until one is kept
+    suite_s: float = 60.0  # the longest time a suite may take
     naming: Naming = Naming.FUNCTION
 
     def __post_init__(self) -> None:
@@ -54,14 +54,14 @@ class BugChoice:
 
 @dataclass(slots=True)
 class Injected:
-    """What was made and what was not."""
+    """The tasks that were made, and the outcomes of all bugs."""
 
     folder: Path
     rows: list[dict[str, Json]] = field(default_factory=list)
     functions: int = 0  # that a bug can be put into
     tried_functions: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)  # of bugs
-    left_out: tuple[str, ...] = ()  # tests that fail in the library as it is
+    left_out: tuple[str, ...] = ()  # tests that fail without a bug
     suite_s: float = 0.0
 
 
@@ -83,9 +83,9 @@ async def inject(
     at_once: int = 2,
     tell: Callable[[Injected], None],
 ) -> Injected:
-    """Writes `tasks.jsonl` and the archive to `folder`; goes on where it was stopped. `tell` hears of each function.
+    """Writes `tasks.jsonl` and the archive to `folder`; continues where it was stopped. `tell` gets each function.
 
-    TaskError where the suite does not pass as it is, ConfigError where the folder holds another choice.
+    TaskError if the suite fails without a bug, ConfigError if the folder belongs to another choice.
     """
     places = _places(library, choice)
     journal = _Journal(folder / JOURNAL, _header(library, choice))
@@ -134,7 +134,7 @@ def _places(library: Library, choice: BugChoice) -> list[_Place]:
 async def _tried(
     place: _Place, library: Library, base: SuiteBaseline, boxes: Boxes, choice: BugChoice
 ) -> dict[str, Json]:
-    """The outcomes of a function's bugs up to the first that is kept, and the row of that one."""
+    """The outcomes of a function's bugs up to the first that is kept, and its row."""
     outcomes: list[Json] = []
     for bug in place.bugs:
         outcome, report = await try_bug(base, boxes, place.path, place.text, bug)
@@ -182,7 +182,7 @@ def _row(
 
 
 def instruction_of(path: str, function: str, failed: Mapping[str, str], naming: Naming) -> str:
-    """What the agent is asked, made of the failures' first lines."""
+    """The instruction, made from the failures' first lines."""
     where = {Naming.FUNCTION: f" `{function}` in `{path}`", Naming.FILE: f" `{path}`", Naming.NOTHING: " the library"}
     lines = [f"- {name.partition('::')[2] or name}: {how[:200]}" for name, how in sorted(failed.items())]
     more = [f"- and {len(lines) - SHOWN_FAILURES} more"] if len(lines) > SHOWN_FAILURES else []
@@ -204,39 +204,39 @@ def _key(place: _Place) -> str:
 
 
 def _header(library: Library, choice: BugChoice) -> dict[str, Json]:
-    """What must be the same for a run to go on. How many tasks are wanted may change."""
+    """The settings that must stay the same to continue a run. The number of tasks may change."""
     digest = hashlib.sha256(library.archive.read_bytes()).hexdigest()
     choices: dict[str, Json] = {"seed": choice.seed, "tries": choice.tries, "naming": choice.naming.value}
     return {"archive": digest, "tests": library.tests, **choices}
 
 
 def _write(path: Path, rows: list[dict[str, Json]]) -> None:
-    """Writes the rows so that a reader sees all of them or those of before."""
+    """Writes the rows atomically: a reader sees all of them or the earlier ones."""
     new = path.with_name(f".{path.name}.new")
     new.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     os.replace(new, path)
 
 
 class _Journal:
-    """What was tried, a line to a function; a line that was cut off is tried again."""
+    """A record of what was tried, a line per function; a line that was cut off is tried again."""
 
     def __init__(self, path: Path, header: Mapping[str, Json]) -> None:
         self._path = path
         lines = [*_lines(path)]
         if lines and lines[0] != header:
             raise ConfigError(
-                f"{path.parent} holds tasks that were made otherwise",
+                f"{path.parent} contains tasks that were made with other settings",
                 fix="name another folder with --out, or remove it",
             )
         self._known = {str(line["function"]): line for line in lines[1:]}
         self._header = None if lines else header  # written with the first function
 
     def of(self, function: str) -> dict[str, Json] | None:
-        """What is known of a function."""
+        """The record of a function."""
         return self._known.get(function)
 
     def add(self, function: str, result: Mapping[str, Json]) -> None:
-        """Notes what became of a function."""
+        """Records the result for a function."""
         if function in self._known:
             return
         self._known[function] = {"function": function, **result}
@@ -247,7 +247,7 @@ class _Journal:
 
 
 def _lines(path: Path) -> list[dict[str, Json]]:
-    """The whole lines; the file is cut after the last of them."""
+    """The complete lines; the file is truncated after the last one."""
     if not path.is_file():
         return []
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""A library that bugs are put into: its archive, where its code and its tests lie, and its licence."""
+"""A library that bugs are put into: its archive, the paths of its code and tests, and its licence."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ FETCH_S = 600.0
 class Library:
     """A library, unpacked."""
 
-    name: str  # with its version where that is known
+    name: str  # with its version if that is known
     archive: Path
     tree: Path
-    code: str  # what PYTHONPATH needs, from the tree
-    tests: str  # a folder or a file, from the tree
+    code: str  # the folder for PYTHONPATH, relative to the tree
+    tests: str  # a folder or a file, relative to the tree
     licence: str
 
     @property
     def test_cmd(self) -> str:
-        """What runs the whole suite. The project's own options are left out: they may need plug-ins."""
+        """The command that runs the whole suite, without the project's own options, which may need plug-ins."""
         return f"PYTHONPATH={self.code}:$PYTHONPATH python3 -m pytest -q -p no:cacheprovider -o addopts= {self.tests}"
 
     def modules(self) -> list[str]:
-        """The files with code, from the tree, in order."""
+        """The files with code, relative to the tree, in order."""
         above = self.tree / self.code
         found = []
         for path in sorted(above.rglob("*.py")):
@@ -56,9 +56,9 @@ class Library:
 
 
 def take_library(given: str, place: Path, *, tests: str = "") -> Library:
-    """A library out of an archive, a folder, or the source that pip fetches by this name; its archive goes to `place`.
+    """A library from an archive, a folder, or a name whose source pip fetches; its archive goes to `place`.
 
-    `place` gets `archives/` with the archive and `tree/`, unpacked. TaskError where it has no tests or no code.
+    `place` gets `archives/` with the archive and `tree/`, unpacked. TaskError if it has no tests or no code.
     """
     archives = place / "archives"
     archives.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,8 @@ def take_library(given: str, place: Path, *, tests: str = "") -> Library:
         archive = _fetched(given, archives)
     else:
         raise ConfigError(
-            f"{given} is no library", fix=f"give a folder, a source archive ({', '.join(ARCHIVES)}) or a name for pip"
+            f"{given} is not a library",
+            fix=f"give a folder, a source archive ({', '.join(ARCHIVES)}) or a name for pip",
         )
     tree = unpacked(archive, place / "tree")
     name = next(archive.name.removesuffix(end) for end in ARCHIVES if archive.name.endswith(end))
@@ -93,7 +94,7 @@ def _fetched(name: str, place: Path) -> Path:
 
 
 def _packed(folder: Path, place: Path) -> Path:
-    """A folder as an archive that is the same whenever it is made of the same files."""
+    """A reproducible archive of a folder."""
     archive = place / f"{folder.name}.tar.gz"
 
     def plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -109,7 +110,7 @@ def _packed(folder: Path, place: Path) -> Path:
 
 
 def _tests(tree: Path, name: str, given: str) -> str:
-    """Where the tests lie: a folder at the top, else the one with the most tests, else a single file."""
+    """The path of the tests: a folder at the top, else the one with the most tests, else a single file."""
     if given:
         if not (tree / given).exists():
             raise TaskError(f"{name} has no {given}", fix="name a folder or a file of its source")
@@ -127,7 +128,7 @@ def _tests(tree: Path, name: str, given: str) -> str:
 
 
 def _licence(tree: Path) -> str:
-    """As the project's own metadata name it; empty where they do not."""
+    """The licence in the project's metadata; empty if there is none."""
     for line in _metadata(tree):
         key, _, value = line.partition(":")
         if key == "License-Expression" or (key == "License" and 0 < len(value.strip()) < 60):

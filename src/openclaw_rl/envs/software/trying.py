@@ -1,4 +1,4 @@
-"""A library's suite run in boxes: as it is, and with a bug in it."""
+"""A library's suite run in boxes: unchanged, and with a bug in it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from openclaw_rl.envs.tasks.suites import MOST_BYTES, NOTHING, REPORT, WRITES_RE
 from openclaw_rl.errors import BoxError, TaskError
 
 MOST_FAILED = 12
-MOST_LEFT_OUT = 40  # tests, and half of them all: a suite that needs more is not quick to trust
-LEAST_S = 30.0  # a machine may be busy
-TIMES = 10.0  # so many times as long as the whole suite may a run with a bug take
+MOST_LEFT_OUT = 40  # tests, and at most half of all: a suite that needs more cannot be trusted
+LEAST_S = 30.0  # the machine may be busy
+TIMES = 10.0  # a run with a bug may take this many times as long as the whole suite
 ENV = {"PYTHONNOUSERSITE": "1"}
 
 
 class BugOutcome(StrEnum):
-    """What became of a bug."""
+    """The outcome of a bug."""
 
     KEPT = "kept"
     UNNOTICED = "no test fails"
@@ -40,12 +40,12 @@ class SuiteBaseline:
     at: Snapshot
     test_cmd: str
     passed: int
-    left_out: tuple[str, ...]  # tests that fail here as it is
+    left_out: tuple[str, ...]  # tests that fail here without a bug
     seconds: float
 
 
 async def baseline_of(library: Library, boxes: Boxes, *, most_s: float) -> SuiteBaseline:
-    """The suite run twice as it is; what fails is left out of it. TaskError where too little passes or it is slow."""
+    """The unchanged suite, run twice; failing tests are left out. TaskError if too little passes or it is slow."""
     spec = spec_of(RESOURCES)
     box = await boxes.create(spec)
     try:
@@ -67,7 +67,9 @@ async def baseline_of(library: Library, boxes: Boxes, *, most_s: float) -> Suite
         base = replace(base, left_out=left_out, test_cmd=_without(library.test_cmd, left_out), passed=0)
         done, report = await _run(base, boxes, {}, timeout_s=most_s)
         base = replace(base, passed=len(report.passed))
-    raise TaskError(f"the suite of {library.name} does not give the same twice", fix="name a part of it with --tests")
+    raise TaskError(
+        f"two runs of the suite of {library.name} give different results", fix="name a part of it with --tests"
+    )
 
 
 def _see_enough(library: Library, done: ExecResult, report: SuiteReport, base: SuiteBaseline, *, most_s: float) -> None:
@@ -90,7 +92,7 @@ def _without(command: str, left_out: tuple[str, ...]) -> str:
 
 
 async def try_bug(base: SuiteBaseline, boxes: Boxes, path: str, text: str, bug: Bug) -> tuple[BugOutcome, SuiteReport]:
-    """What the suite says of a bug, twice where it seems of use."""
+    """The suite's result for a bug; it runs twice if the bug seems usable."""
     files = {path: bug.put_into(text)}
     outcome, report = await _once(base, boxes, files)
     if outcome is not BugOutcome.KEPT:

@@ -12,14 +12,14 @@ from openclaw_rl.envs.tasks.prepared import PreparedState
 from openclaw_rl.envs.tasks.source import UnsupportedTaskError, in_a_box
 from openclaw_rl.errors import TaskError
 
-# Debian's name of a package, where neither a command nor a Python module is called so
+# A package's command or module, if Debian names the package otherwise
 MODULE_OF = {"python3-pytest": "pytest", "python3-pip": "pip", "pyyaml": "yaml", "python3-yaml": "yaml"}
 ALWAYS_THERE = {"bash", "coreutils", "python3-venv", "ca-certificates", "findutils", "procps", "util-linux", "gawk"}
 COMMAND_OF = {"gnupg": "gpg", "git-core": "git", "build-essential": "gcc", "python3-minimal": "python3"}
 
 
 async def build(folder: Path, spec: BoxSpec, boxes: Boxes, *, timeout_s: float) -> PreparedState:
-    """The environment of a folder with a Dockerfile: made by the engine where there is one, else interpreted."""
+    """The environment of a folder with a Dockerfile: built by the engine if there is one, else interpreted."""
     image = await boxes.build_image(folder, timeout_s=timeout_s)
     if image is not None:
         return PreparedState(replace(spec, base=image), None)
@@ -53,7 +53,7 @@ async def _do(box: Sandbox, step: BuildStep, *, timeout_s: float) -> None:
 
 
 async def _check_packages(box: Sandbox, recipe: BuildPlan) -> None:
-    """Sees that what the Dockerfile installs is there: nothing can be installed without an engine."""
+    """Checks that what the Dockerfile installs is present: nothing can be installed without an engine."""
     tests = [_has_package(name) for name in recipe.packages] + [_has_module(name) for name in recipe.modules]
     names = [*recipe.packages, *recipe.modules]
     if not names:

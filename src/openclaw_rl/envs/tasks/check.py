@@ -1,4 +1,4 @@
-"""Tasks checked: the start state fails, and the task's own solution passes."""
+"""Checks tasks: the start state must fail, and the task's own solution must pass."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from openclaw_rl.errors import BoxError, TaskError
 
 
 class TaskVerdict(StrEnum):
-    """What was found out about a task."""
+    """The result of a task's check."""
 
     SOUND = "sound"
-    START_PASSES = "start passes"  # nothing needs to be done to be rewarded
+    START_PASSES = "start passes"  # doing nothing is rewarded
     SOLUTION_FAILS = "solution fails"
-    NO_SOLUTION = "no solution"  # its start fails; nobody knows whether it can be solved
-    GRADER_FAILS = "grader fails"  # it crashes, hangs, or says nothing
+    NO_SOLUTION = "no solution"  # its start fails; whether it can be solved is unknown
+    GRADER_FAILS = "grader fails"  # it crashes, hangs, or gives no verdict
     BROKEN = "broken"  # it cannot be read or built
-    SKIPPED = "skipped"  # it asks for what is not here
+    SKIPPED = "skipped"  # it needs what is not available here
     BOX_FAILED = "box failed"  # not the task's fault: check it again
 
 
@@ -51,7 +51,7 @@ class TaskReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many there are of each verdict."""
+        """The number of tasks by verdict."""
         counted = Counter(one.verdict for one in self.checked)
         return {verdict.value: counted[verdict] for verdict in TaskVerdict if counted[verdict]}
 
@@ -66,7 +66,7 @@ class TaskReport:
 async def check_sources(
     sources: Sequence[TaskSource], boxes: Boxes, *, at_once: int, tell: Callable[[Checked], None]
 ) -> TaskReport:
-    """Checks every task of the sources, `at_once` of them at a time. `tell` hears of each as it is done."""
+    """Checks every task of the sources, `at_once` of them at a time. `tell` gets each result as it comes."""
     waiting = asyncio.Semaphore(at_once)
     checked: list[Checked] = []
 
@@ -93,7 +93,7 @@ async def check_sources(
 
 
 async def check_task(source: TaskSource, task: Task, boxes: Boxes) -> Checked:
-    """What is found out about one task; nothing that goes wrong with it is raised."""
+    """The result for one task; its failures are not raised."""
     began = time.monotonic()
     try:
         verdict, reason = await _looked_at(source, task, boxes)

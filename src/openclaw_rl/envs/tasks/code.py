@@ -1,4 +1,4 @@
-"""Code tasks in rows: files to repair, tests that judge, and the repaired files."""
+"""Code tasks in rows: files to repair, tests, and the repaired files."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from openclaw_rl.errors import TaskError
 
 JUDGE_S = 60.0
 ENDS = re.compile(r"^python3? (\S+\.py)$")
-# Code that leaves early, as by sys.exit(0), must not pass: the last line of the tests says that it was reached.
+# Code that exits early, as with sys.exit(0), must not pass: the last line of the tests reports that it was reached.
 END = '\nopen("{name}", "w").close()\n'
 
 
 @dataclass(frozen=True, slots=True)
 class CodeTask:
-    """What a row holds."""
+    """The content of a row."""
 
     task: Task
     files: Mapping[str, str]
@@ -40,21 +40,21 @@ class CodeTasks:
 
     @property
     def name(self) -> str:
-        """What they are called together."""
+        """The name of the source."""
         return self._name
 
     @property
     def tasks(self) -> Mapping[str, Task]:
-        """The tasks, by id."""
+        """The tasks by id."""
         return {name: row.task for name, row in self._rows.items()}
 
     @property
     def broken(self) -> Mapping[str, str]:
-        """What cannot be read, and why."""
+        """Tasks that cannot be read, and why."""
         return self._broken
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox:
-        """A box with the files."""
+        """A box that contains the files."""
         box = await boxes.create(spec_of(task.resources))
         try:
             await _put(box, self._rows[task.id].files)
@@ -64,7 +64,7 @@ class CodeTasks:
         return box
 
     async def solve(self, task: Task, attempt: Attempt) -> Attempt:
-        """Puts the repaired files in."""
+        """Writes the repaired files."""
         await _put(box_of(task, attempt), self.gold(task))
         return attempt
 
@@ -73,7 +73,7 @@ class CodeTasks:
         return self._rows[task.id].gold
 
     async def judge(self, task: Task, attempt: Attempt) -> Score:
-        """Puts the tests into a fork and runs each command; code that ends or hangs one is wrong.
+        """Puts the tests into a fork and runs each command; code that exits early or hangs is wrong.
 
         The task is solved if all of them pass. The component `passed` is the share that does.
         """
@@ -109,7 +109,7 @@ def _commands(row: Row) -> tuple[str, ...]:
 
 
 async def _try(fork: Sandbox, row: CodeTask, command: str, timeout_s: float) -> tuple[bool, ExecResult]:
-    """Whether a command passes. The tests are put there anew: nothing that ran before changes them."""
+    """Whether a command passes. The tests are written again, so earlier commands cannot change them."""
     tests, end = dict(row.tests), ""
     if (match := ENDS.match(command)) and match[1] in tests:
         end = f".end-{secrets.token_hex(8)}"

@@ -1,4 +1,4 @@
-"""Dockerfiles read, and the part of them that needs no image turned into steps that a box can carry out."""
+"""Reads Dockerfiles, and turns the part that needs no image into steps for a box."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from openclaw_rl.envs.tasks.source import UnsupportedTaskError
 from openclaw_rl.errors import TaskError
 
-BASES = ("debian", "ubuntu", "python", "buildpack-deps")  # a Debian-like system: this machine's own stands for it
+BASES = ("debian", "ubuntu", "python", "buildpack-deps")  # a Debian-like system: this machine's own is used instead
 WITHOUT_EFFECT = {"CMD", "ENTRYPOINT", "EXPOSE", "LABEL", "MAINTAINER", "STOPSIGNAL", "HEALTHCHECK", "VOLUME"}
 SHELLS = ('["/bin/sh", "-c"]', '["/bin/bash", "-c"]', '["bash", "-c"]', '["/bin/bash", "-o", "pipefail", "-c"]')
 INSTALLING = re.compile(
@@ -36,7 +36,7 @@ class Instruction:
 
 @dataclass(slots=True)
 class BuildStep:
-    """Something to do in the box: a command to run there, or a file of the build folder to put there."""
+    """A step in the box: a command to run, or a file of the build folder to copy."""
 
     command: str = ""
     source: Path | None = None
@@ -48,7 +48,7 @@ class BuildStep:
 
 @dataclass(slots=True)
 class BuildPlan:
-    """A Dockerfile as steps, with what it needs to be installed and the state it ends in."""
+    """A Dockerfile as steps, with the packages it needs and its final settings."""
 
     image: str = ""
     steps: list[BuildStep] = field(default_factory=list)
@@ -87,7 +87,7 @@ def parse(text: str) -> list[Instruction]:
 
 
 def recipe_of(folder: Path) -> BuildPlan:
-    """How the Dockerfile of a folder is carried out here. UnsupportedTaskError names what cannot be."""
+    """The recipe for a folder's Dockerfile. UnsupportedTaskError names what is not supported."""
     try:
         instructions = parse((folder / "Dockerfile").read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as problem:
@@ -151,7 +151,7 @@ def _run(recipe: BuildPlan, one: Instruction, known: Mapping[str, str]) -> None:
 
 
 def _without_installing(recipe: BuildPlan, text: str) -> str:
-    """The command without its parts that install packages; these are noted as needed."""
+    """The command without its parts that install packages; these are recorded as needed."""
     if not re.search(r"\b(apt-get|apt|pip3?) ", text):
         return text
     rest = []
@@ -221,6 +221,6 @@ def _unsupported(one: Instruction, why: str = "") -> UnsupportedTaskError:
     what = f"{one.keyword} {one.text.splitlines()[0] if one.text else ''}".strip()
     because = f" ({why})" if why else ""
     return UnsupportedTaskError(
-        f"line {one.line} of the Dockerfile cannot be done without a container engine: {what[:120]}{because}",
+        f"line {one.line} of the Dockerfile is not supported without a container engine: {what[:120]}{because}",
         fix="use docker or podman",
     )

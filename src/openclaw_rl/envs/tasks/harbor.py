@@ -1,4 +1,4 @@
-"""Tasks in Harbor's layout: task.toml, instruction.md, environment/, tests/test.sh, and perhaps solution/solve.sh."""
+"""Tasks in Harbor's layout: task.toml, instruction.md, environment/, tests/test.sh, optionally solution/solve.sh."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from openclaw_rl.envs.tasks.source import (
 )
 from openclaw_rl.errors import TaskError
 
-MOST_DISK_MB = 1024  # a box's files lie in memory: a task that asks for more is given this much
+MOST_DISK_MB = 1024  # a box's files are in memory: a task that asks for more gets this much
 SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?$", re.IGNORECASE)
 MEGABYTES = {"": 1 / (1 << 20), "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
-# What an agent may have left where it would change the verdict: nothing of it is in the fork that is judged.
+# Removes files of the agent that could change the verdict from the fork that is judged.
 CLEAN = "rm -rf -- /tests /logs/verifier /etc/ld.so.preload && mkdir -p /tests /logs/verifier /logs/agent"
 JUDGING = {"PYTHONNOUSERSITE": "1"}
 PREPARE_S = 60.0
-PASSED_ON = ("mcp_servers",)  # of [environment], to the environment that offers tools
+PASSED_ON = ("mcp_servers",)  # keys of [environment] for the environment of tools
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFiles:
-    """Where a task's files lie, whatever the layout."""
+    """The places of a task's files, for every layout."""
 
     environment: Path
     tests: Path
-    run_tests: tuple[str, ...]  # in the box, once `tests` stands in /tests
+    run_tests: tuple[str, ...]  # runs in the box after `tests` is copied to /tests
     solution: Path | None  # a folder
     solve: tuple[str, ...] = ("bash", "/solution/solve.sh")
     unsupported: str = ""
@@ -56,21 +56,21 @@ class FolderTasks:
         self._parts = {id_: parts for id_, (_, parts) in found.items()}
         self._broken = dict(broken)
         self._states = PreparedStates()
-        self.sound: set[str] = set()  # whose grader was seen to work
+        self.sound: set[str] = set()  # tasks whose grader has worked
 
     @property
     def name(self) -> str:
-        """What they are called together."""
+        """The name of the source."""
         return self._name
 
     @property
     def tasks(self) -> Mapping[str, Task]:
-        """The tasks, by id."""
+        """The tasks by id."""
         return self._tasks
 
     @property
     def broken(self) -> Mapping[str, str]:
-        """What cannot be read, and why."""
+        """Tasks that cannot be read, and why."""
         return self._broken
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox:
@@ -96,12 +96,12 @@ class FolderTasks:
         return attempt
 
     async def judge(self, task: Task, attempt: Attempt) -> Score:
-        """Puts the tests into a fork, runs them there, and reads their verdict."""
+        """Puts the tests into a fork, runs them, and reads their verdict."""
         parts = self._parts[task.id]
         fork = await box_of(task, attempt).fork()
         try:
             cleaned = in_a_box(await fork.exec(CLEAN, timeout_s=PREPARE_S, cwd="/"))
-            if not cleaned.is_ok:  # the agent left a state in which nothing can be done
+            if not cleaned.is_ok:  # the agent left a box in which no command works
                 return no_verdict(cleaned, is_sound=True)
             await fork.upload(parts.tests, "/tests")
             done = await fork.exec(list(parts.run_tests), timeout_s=task.limits.judge_s, env=JUDGING)
@@ -136,9 +136,9 @@ def _rewards(text: str, *, is_json: bool) -> dict[str, float]:
 
 
 def read_harbor(folder: Path) -> tuple[Task, TaskFiles]:
-    """A task in Harbor's layout. TaskError says what is wrong with it."""
+    """A task in Harbor's layout. TaskError says what is wrong."""
     try:
-        told = tomllib.loads((folder / "task.toml").read_text("utf-8"))
+        content = tomllib.loads((folder / "task.toml").read_text("utf-8"))
         instruction = (folder / "instruction.md").read_text("utf-8")
     except FileNotFoundError as problem:
         raise TaskError(f"{Path(str(problem.filename)).name} is missing") from problem
@@ -148,7 +148,7 @@ def read_harbor(folder: Path) -> tuple[Task, TaskFiles]:
         raise TaskError("tests/test.sh is missing")
     if not instruction.strip():
         raise TaskError("instruction.md is empty")
-    environment = _table(told, "environment")
+    environment = _table(content, "environment")
     has_dockerfile = (folder / "environment" / "Dockerfile").is_file()
     if not has_dockerfile and "docker_image" not in environment:
         raise TaskError("environment/Dockerfile is missing")
@@ -166,10 +166,10 @@ def read_harbor(folder: Path) -> tuple[Task, TaskFiles]:
         ),
         limits=TaskTimeouts(
             build_s=_number(environment, "build_timeout_sec", 600.0),
-            agent_s=_number(_table(told, "agent"), "timeout_sec", 600.0),
-            judge_s=_number(_table(told, "verifier"), "timeout_sec", 600.0),
+            agent_s=_number(_table(content, "agent"), "timeout_sec", 600.0),
+            judge_s=_number(_table(content, "verifier"), "timeout_sec", 600.0),
         ),
-        metadata={**_table(told, "metadata"), **{key: environment[key] for key in PASSED_ON if key in environment}},
+        metadata={**_table(content, "metadata"), **{key: environment[key] for key in PASSED_ON if key in environment}},
         split=Split.TRAIN,
     )
     solution = folder / "solution"
@@ -182,10 +182,10 @@ def read_harbor(folder: Path) -> tuple[Task, TaskFiles]:
     )
 
 
-def _table(told: Mapping[str, Json], name: str) -> dict[str, Json]:
-    value = told.get(name, {})
+def _table(content: Mapping[str, Json], name: str) -> dict[str, Json]:
+    value = content.get(name, {})
     if not isinstance(value, dict):
-        raise TaskError(f"[{name}] in task.toml is no table")
+        raise TaskError(f"[{name}] in task.toml is not a table")
     return value
 
 

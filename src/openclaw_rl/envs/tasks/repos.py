@@ -22,8 +22,8 @@ from openclaw_rl.errors import BoxError, TaskError
 JUDGE_S = 600.0
 STEP_S = 120.0
 RESOURCES = Resources(memory_mb=1024, disk_mb=256)
-LIBRARIES = 10_000  # tasks stand on them: none is ever dropped
-# Files that steer the tests wherever they lie: those of the archive count, others are removed before judging.
+LIBRARIES = 10_000  # tasks are based on them: none is ever dropped
+# Files that configure tests, in any folder: only those of the archive count, others are removed before judging.
 STEERING = ("conftest.py", "pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", ".pytest.ini", "sitecustomize.py")
 START = (
     "patch -p1 --quiet && git init -q . && git add -A -f && "
@@ -33,20 +33,20 @@ START = (
 
 @dataclass(frozen=True, slots=True)
 class RepoTask:
-    """What a row holds."""
+    """The content of a row."""
 
     task: Task
     archive: Path
     bug_patch: str
     test_path: str
     test_cmd: str
-    fail_to_pass: frozenset[str]  # as far as their names are known
+    fail_to_pass: frozenset[str]  # as far as names are known
     broken: int | None  # how many tests the patch breaks
-    least: int  # how many tests pass in the whole library, 0 where nobody counted
+    least: int  # how many tests pass in the whole library, 0 if not counted
 
 
 class RepoTasks:
-    """The tasks of one file; its archives lie beside it."""
+    """The tasks of one file; the archives are next to the file."""
 
     def __init__(self, path: Path) -> None:
         self._name = path.parent.name
@@ -59,21 +59,21 @@ class RepoTasks:
 
     @property
     def name(self) -> str:
-        """What they are called together."""
+        """The name of the source."""
         return self._name
 
     @property
     def tasks(self) -> Mapping[str, Task]:
-        """The tasks, by id."""
+        """The tasks by id."""
         return {name: row.task for name, row in self._rows.items()}
 
     @property
     def broken(self) -> Mapping[str, str]:
-        """What cannot be read, and why."""
+        """Tasks that cannot be read, and why."""
         return self._broken
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox:
-        """A box with the broken library, committed. Each library is put in once, and each task is made once."""
+        """A box with the broken library, committed. Each library is unpacked once, and each task is prepared once."""
         row = self._rows[task.id]
         return await self._states.box(task.id, boxes, lambda: self._broken_state(row, boxes))
 
@@ -104,15 +104,15 @@ class RepoTasks:
         return self._trees[archive]
 
     async def solve(self, task: Task, attempt: Attempt) -> Attempt:
-        """Takes the patch back."""
+        """Reverts the patch."""
         patch = self._rows[task.id].bug_patch.encode()
         done = await box_of(task, attempt).exec("patch -p1 -R --quiet", timeout_s=STEP_S, stdin=patch)
         if not done.is_ok:
-            raise TaskError(f"the patch cannot be taken back: {done.stdout.text.strip()[-300:]}")
+            raise TaskError(f"the patch cannot be reverted: {done.stdout.text.strip()[-300:]}")
         return attempt
 
     async def judge(self, task: Task, attempt: Attempt) -> Score:
-        """Restores the tests in a fork and runs them all; every one must have run and passed."""
+        """Restores the tests in a fork and runs them all; each must run and pass."""
         row = self._rows[task.id]
         fork = await box_of(task, attempt).fork()
         try:
@@ -142,7 +142,7 @@ class RepoTasks:
 
 
 async def see_pytest(box: Sandbox) -> None:
-    """UnsupportedTaskError where the box has no pytest: without it every attempt would look failed."""
+    """UnsupportedTaskError if the box has no pytest: without it every attempt would seem to fail."""
     done = in_a_box(await box.exec("python3 -c 'import pytest'", timeout_s=STEP_S))
     if not done.is_ok:
         raise UnsupportedTaskError(
@@ -152,7 +152,7 @@ async def see_pytest(box: Sandbox) -> None:
 
 
 def unpacked(archive: Path, place: Path) -> Path:
-    """Where the archive's content is, without its top folder. TaskError where it cannot be read."""
+    """The path of the archive's content, without its top folder. TaskError if it cannot be read."""
     shutil.rmtree(place, ignore_errors=True)
     try:
         with tarfile.open(archive) as file:
@@ -164,7 +164,7 @@ def unpacked(archive: Path, place: Path) -> Path:
 
 
 def _pick(tree: Path, target: Path, test_path: str) -> None:
-    """Copies the tests of a tree and what steers them."""
+    """Copies the tests of a tree and their configuration."""
     tests = tree / test_path
     if tests.is_dir():
         shutil.copytree(tests, target / test_path, dirs_exist_ok=True)
@@ -177,9 +177,9 @@ def _pick(tree: Path, target: Path, test_path: str) -> None:
 
 
 def _components(row: RepoTask, report: SuiteReport) -> dict[str, float]:
-    """What the tests say in numbers: `passed` is the share of the broken ones that pass again.
+    """The tests' result in numbers: `passed` is the share of the broken ones that pass again.
 
-    1 only if every test passed that did before: one that is skipped now has not passed.
+    1 only if every test passes that passed before; a skipped test has not passed.
     """
     ran, failed = report.ran, len(report.failed)
     seen = report.passed | report.skipped | set(report.failed)

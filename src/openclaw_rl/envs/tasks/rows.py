@@ -1,4 +1,4 @@
-"""Rows of JSON lines or Parquet that hold tasks, each read by itself: a broken one is named, the others are used."""
+"""Rows of JSON lines or Parquet that hold tasks, each read separately: broken rows are named, the others are used."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PARQUET = ".parquet"
 
 
 def read_rows(path: Path, read: Callable[[Row], tuple[str, Read]]) -> tuple[dict[str, Read], dict[str, str]]:
-    """What `read` makes of each row, by id; and why others cannot be read, by file and line.
+    """The results of `read` by row id, and why other rows cannot be read, by file and line.
 
-    A row that says again what another said is passed over: published files repeat theirs, to be read as epochs.
+    A repeated row is skipped: published files repeat rows to make epochs.
     """
     found: dict[str, Read] = {}
     broken: dict[str, str] = {}
@@ -31,7 +31,7 @@ def read_rows(path: Path, read: Callable[[Row], tuple[str, Read]]) -> tuple[dict
                 return found, broken
             row = json.loads(given) if isinstance(given, bytes) else given
             if not isinstance(row, dict):
-                raise TaskError("it is no object")
+                raise TaskError("it is not an object")
             name, task = read(row)
             if name in found and found[name] != task:
                 raise TaskError(f"its id {name} was used before")
@@ -41,7 +41,7 @@ def read_rows(path: Path, read: Callable[[Row], tuple[str, Read]]) -> tuple[dict
 
 
 def columns_of(path: Path) -> set[str]:
-    """The names in the first row of a file of JSON lines; none where it holds no object."""
+    """The names in the first row of a file of JSON lines; none if it contains no object."""
     with path.open("rb") as file:
         first = next((line for line in file if line.strip()), b"")
     try:
@@ -52,7 +52,7 @@ def columns_of(path: Path) -> set[str]:
 
 
 def _rows_of(path: Path) -> Iterator[tuple[int, Row | bytes | None]]:
-    """Each row with its number, from 1. Of a file that cannot be read there are the rows before the damage."""
+    """Each row with its number, from 1. From a damaged file come the rows before the damage."""
     if path.suffix != PARQUET:
         with path.open("rb") as file:
             yield from ((number, line) for number, line in enumerate(file, 1) if line.strip())
@@ -74,21 +74,21 @@ def _rows_of(path: Path) -> Iterator[tuple[int, Row | bytes | None]]:
 
 
 def text_of(row: Row, name: str) -> str:
-    """A text of a row; TaskError where there is none."""
+    """A text of a row; TaskError if there is none."""
     value = row.get(name)
     if not isinstance(value, str):
-        raise TaskError(f"`{name}` is {'missing' if value is None else 'no text'}")
+        raise TaskError(f"`{name}` is {'missing' if value is None else 'not text'}")
     return value
 
 
 def files_of(row: Row, name: str) -> dict[str, str]:
-    """Files by path, of a row; TaskError where a path leads elsewhere."""
+    """Files by path, of a row; TaskError if a path leads elsewhere."""
     value = row.get(name)
     if not isinstance(value, dict) or not value:
-        raise TaskError(f"`{name}` holds no files")
+        raise TaskError(f"`{name}` contains no files")
     files = {}
     for path, text in value.items():
         if not isinstance(text, str) or path.startswith("/") or ".." in Path(path).parts:
-            raise TaskError(f"`{name}` holds {path!r}, which is no file below the folder")
+            raise TaskError(f"`{name}` holds {path!r}, which is not a file below the folder")
         files[path] = text
     return files

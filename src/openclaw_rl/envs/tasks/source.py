@@ -1,4 +1,4 @@
-"""What a source of tasks is, and what went wrong with one of its tasks."""
+"""The interface of a source of tasks, and the errors of its tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from openclaw_rl.errors import BoxError, TaskError
 
 
 class UnsupportedTaskError(TaskError):
-    """The task is whole, but asks for what cannot be had here; the message names it."""
+    """The task is valid, but needs something that is not available here; the message names it."""
 
 
 class NoSolutionError(TaskError):
@@ -21,28 +21,28 @@ class NoSolutionError(TaskError):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What an agent leaves to be judged: the state of its box, its answer in words, or both."""
+    """What is judged of an attempt: the state of its box, its answer in words, or both."""
 
     box: Sandbox | None = None
     answer: str = ""
 
 
 class TaskSource(Protocol):
-    """Tasks of one kind. TaskError says that a task cannot be used, BoxError that a box failed."""
+    """Tasks of one kind. TaskError: a task cannot be used. BoxError: a box failed."""
 
     @property
     def name(self) -> str:
-        """What they are called together."""
+        """The name of the source."""
         ...
 
     @property
     def tasks(self) -> Mapping[str, Task]:
-        """The tasks, by id."""
+        """The tasks by id."""
         ...
 
     @property
     def broken(self) -> Mapping[str, str]:
-        """What looked like a task and cannot be read, and why."""
+        """Tasks that cannot be read, and why."""
         ...
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox | None:
@@ -50,25 +50,25 @@ class TaskSource(Protocol):
         ...
 
     async def solve(self, task: Task, attempt: Attempt) -> Attempt:
-        """Does what the task's own solution does. NoSolutionError where it has none."""
+        """Carries out the task's own solution. NoSolutionError if it has none."""
         ...
 
     async def judge(self, task: Task, attempt: Attempt) -> Score:
-        """The verdict. It is reached on a fork: the box stays as it is."""
+        """The verdict. It is reached on a fork: the box does not change."""
         ...
 
 
 @runtime_checkable
 class OpenSource(Protocol):
-    """A source that holds something open, such as browsers, until it is closed."""
+    """A source that keeps resources open, such as browsers, until it is closed."""
 
     async def aclose(self) -> None:
-        """Gives back what it holds; it is opened again when it is needed."""
+        """Releases them; they are opened again when needed."""
         ...
 
 
 def spec_of(resources: Resources, *, workdir: str = "/app", env: Mapping[str, str] | None = None) -> BoxSpec:
-    """The box that a task is given."""
+    """The spec of a task's box."""
     limits = BoxLimits(
         memory_mb=resources.memory_mb,
         disk_mb=resources.disk_mb,
@@ -86,14 +86,14 @@ def box_of(task: Task, attempt: Attempt) -> Sandbox:
 
 
 def in_a_box(done: ExecResult) -> ExecResult:
-    """The result of a command; BoxError where it ended because its box did, which is nobody's doing inside."""
+    """The result of a command; BoxError if it ended because its box ended, which no command in it caused."""
     if done.killed_by is KilledBy.BOX:
         raise BoxError("the box ended while a command ran in it", fix="begin the episode again")
     return done
 
 
 def no_verdict(done: ExecResult, *, is_sound: bool) -> Score:
-    """The score where a grader gave none. One that is known to work was broken by what it looked at."""
+    """The score if a grader gave none. If the grader is known to work, the attempt broke it."""
     if done.killed_by is not None:
         what = f"the grader was ended ({done.killed_by}) after {done.duration_s:.1f} s"
     else:

@@ -1,4 +1,4 @@
-"""Tasks found in a folder, whatever their format."""
+"""Finds tasks of all formats in a folder."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ READERS: tuple[tuple[str, Callable[[Path], tuple[Task, TaskFiles]]], ...] = (
     ("task.toml", read_harbor),
     ("task.yaml", read_terminal_bench),
 )
-# What a folder of Harbor's has beside its task.toml: a folder with one of these and no task.toml is a broken task.
+# What Harbor's folders contain besides task.toml: a folder with one of these and no task.toml is a broken task.
 MARKS = ("instruction.md", "environment", "run-tests.sh")
 DEEPEST = 4
 
 
 def find_sources(folder: Path) -> list[TaskSource]:
-    """Every source in a folder and below. TaskError where there is no task at all."""
+    """Every source in a folder and below. TaskError if there is no task at all."""
     if not folder.is_dir():
         raise TaskError(f"{folder} is not a folder", fix="give a folder with tasks; docs/environments.md says which")
     found = [*_sources(folder, 0)]
@@ -87,7 +87,7 @@ def _desktops(folder: Path) -> Iterator[TaskSource]:
 
 
 def _rows(path: Path) -> TaskSource | None:
-    """The source for a file of rows, told by what its first row holds; None for rows of another kind."""
+    """The source for a file of rows, determined by the first row's keys; None for rows of another kind."""
     if path.suffix == PARQUET:
         return WordTasks(path)
     keys = columns_of(path)

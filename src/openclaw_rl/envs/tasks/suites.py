@@ -1,4 +1,4 @@
-"""What pytest reports of a suite: which tests passed, which failed and how, which were skipped."""
+"""Pytest's report of a suite: which tests passed, which failed and how, which were skipped."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ MOST_BYTES = 64_000_000
 
 @dataclass(frozen=True, slots=True)
 class SuiteReport:
-    """Tests by the name that pytest calls them by. A test that passed and then failed to clean up has failed."""
+    """Tests by pytest's names. A test that passed and then failed to clean up has failed."""
 
     passed: frozenset[str]
-    failed: Mapping[str, str]  # and the first line of how
+    failed: Mapping[str, str]  # with the first line of the failure
     skipped: frozenset[str]
 
     @property
     def ran(self) -> int:
-        """How many were not skipped."""
+        """The number of tests that were not skipped."""
         return len(self.passed) + len(self.failed)
 
 
@@ -29,7 +29,7 @@ NOTHING = SuiteReport(frozenset(), {}, frozenset())
 
 
 def read_report(report: bytes) -> SuiteReport:
-    """The report as pytest writes it; one that cannot be read counts as none."""
+    """The report from pytest's file; an unreadable file gives no report."""
     try:
         cases = [*ElementTree.fromstring(report).iter("testcase")]
     except ElementTree.ParseError:
@@ -50,7 +50,7 @@ def read_report(report: bytes) -> SuiteReport:
 
 
 def _name(case: ElementTree.Element) -> str:
-    """A test's name as pytest takes it: file, classes and function."""
+    """A test's name as pytest accepts it: file, classes and function."""
     file, classname, name = (case.get(key) or "" for key in ("file", "classname", "name"))
     if not file or not classname:  # a module that could not be imported has no tests
         return file or "::".join(part for part in (classname, name) if part)
@@ -60,7 +60,7 @@ def _name(case: ElementTree.Element) -> str:
 
 
 def _how(bad: ElementTree.Element) -> str:
-    """The first line of a failure; where pytest says only that a module could not be read, why not."""
+    """The first line of a failure; if pytest only reports that a module could not be read, the reason."""
     said = (bad.get("message") or "").strip()
     if said == "collection failure":
         said = ([line[2:] for line in (bad.text or "").splitlines() if line.startswith("E ")] or [said])[-1]

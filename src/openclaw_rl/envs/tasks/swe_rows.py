@@ -1,4 +1,4 @@
-"""Tasks in SWE-bench's and SWE-Gym's rows: a commit in an image, a patch that solves it, and tests by their names."""
+"""Tasks in SWE-bench's and SWE-Gym's rows: a commit in an image, a patch that solves it, and tests by name."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ STEP_S = 300.0
 RESOURCES = Resources(memory_mb=8192, disk_mb=8192, processes=512)
 LIMITS = TaskTimeouts(build_s=3600.0, agent_s=3600.0, judge_s=1800.0)
 IMAGE_KEYS = ("image", "image_name", "docker_image")
-SWE_BENCH = {  # the repositories of SWE-bench; images of others are named as SWE-Gym names them
+SWE_BENCH = {  # the repositories of SWE-bench; images of other repositories have SWE-Gym's names
     *("astropy/astropy", "django/django", "matplotlib/matplotlib", "mwaskom/seaborn", "pallets/flask", "psf/requests"),
     *("pydata/xarray", "pylint-dev/pylint", "pytest-dev/pytest", "scikit-learn/scikit-learn"),
     *("sphinx-doc/sphinx", "sympy/sympy"),
 }
-GIT = "git -c core.hooksPath=/dev/null"  # what an agent hung on git does not run while its work is judged
+GIT = "git -c core.hooksPath=/dev/null"  # git hooks of the agent do not run during judging
 ACTIVATE = "if [ -f /opt/miniconda3/bin/activate ]; then source /opt/miniconda3/bin/activate testbed; fi; "
 PYTEST = f"{ACTIVATE}python3 -m pytest -q -p no:cacheprovider"
-# The image may hold commits that came later, among them the solution: nothing but the start may be named.
+# The image may contain later commits, among them the solution: only the start keeps a ref.
 START = (
     "git checkout -q --detach && git for-each-ref --format='delete %(refname)' | git update-ref --stdin && "
     "git reflog expire --expire=now --all"
@@ -42,7 +42,7 @@ CHANGED = re.compile(r"^\+\+\+ b/(\S+)|^--- a/(\S+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class SweTask:
-    """What a row holds."""
+    """The content of a row."""
 
     task: Task
     image: str
@@ -65,17 +65,17 @@ class SweRows:
 
     @property
     def name(self) -> str:
-        """What they are called together."""
+        """The name of the source."""
         return self._name
 
     @property
     def tasks(self) -> Mapping[str, Task]:
-        """The tasks, by id."""
+        """The tasks by id."""
         return {name: row.task for name, row in self._rows.items()}
 
     @property
     def broken(self) -> Mapping[str, str]:
-        """What cannot be read, and why."""
+        """Tasks that cannot be read, and why."""
         return self._broken
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox:
@@ -84,7 +84,7 @@ class SweRows:
         others = sorted(name for name in row.fail_to_pass | row.pass_to_pass if "::" not in name)
         if others and row.test_cmd == PYTEST:
             raise UnsupportedTaskError(
-                f"its tests are named otherwise than pytest names them: {others[0]}",
+                f"its tests do not have pytest's names: {others[0]}",
                 fix="add a `test_cmd` to the row that runs them with pytest",
             )
         return await self._states.box(task.id, boxes, lambda: _prepared(row, boxes))
@@ -95,7 +95,7 @@ class SweRows:
         return attempt
 
     async def judge(self, task: Task, attempt: Attempt) -> Score:
-        """Puts the tests into a fork; those that must pass do, and those that passed still do."""
+        """Runs the tests in a fork: those that must pass pass, and those that passed before still do."""
         row = self._rows[task.id]
         fork = await box_of(task, attempt).fork()
         try:
@@ -140,7 +140,7 @@ async def _prepared(row: SweTask, boxes: Boxes) -> PreparedState:
 
 
 async def _apply(box: Sandbox, patch: str, name: str) -> None:
-    """Applies a patch of the row; TaskError where it does not fit."""
+    """Applies a patch of the row; TaskError if it does not fit."""
     done = in_a_box(await box.exec(f"{GIT} apply -", timeout_s=STEP_S, stdin=patch.encode()))
     if not done.is_ok:
         raise TaskError(f"`{name}` does not fit the repository: {done.stderr.text.strip()[-300:]}")
@@ -174,13 +174,13 @@ def _image(name: str, repo: str) -> str:
 
 
 def _names(row: Row, key: str) -> frozenset[str]:
-    """Names of tests: a list, or a list written as text, as both are published."""
+    """Names of tests: a list, or a list as text, since both are published."""
     value = row.get(key)
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except ValueError as problem:
-            raise TaskError(f"`{key}` is no list: {value[:80]!r}") from problem
+            raise TaskError(f"`{key}` is not a list: {value[:80]!r}") from problem
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise TaskError(f"`{key}` is {'missing' if value is None else 'no list of names'}")
+        raise TaskError(f"`{key}` is {'missing' if value is None else 'not a list of names'}")
     return frozenset(map(str, value))

@@ -21,7 +21,7 @@ QUESTIONS = ("question", "problem", "Problem", "prompt")
 ANSWERS = ("answer", "Answer", "expected_answer", "label")
 PASSED_ON = ("source", "licence", "family", "data_source", "url", "year", "tools", "preload", "mcp_servers")
 IDS = ("id", "ID", "unique_id", "problem_id")
-# What DAPO-Math puts around each problem: how to write the answer is said by the environment that is used.
+# What DAPO-Math puts around each problem: the environment says how to write the answer.
 DAPO_BEFORE = (
     "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
     "$Answer (without quotes) where $Answer is the answer to the problem."
@@ -30,7 +30,7 @@ DAPO_AFTER = 'Remember to put your answer on its own line after "Answer:".'
 
 
 class WordTasks:
-    """The problems of one file. They need no box; an answer is judged as text. What is called AIME is for testing."""
+    """The problems of one file. They need no box; an answer is judged as text. Problems named AIME are for testing."""
 
     def __init__(self, path: Path) -> None:
         folder = path.parent.parent if path.parent.name == "data" else path.parent
@@ -42,21 +42,21 @@ class WordTasks:
 
     @property
     def name(self) -> str:
-        """What they are called together."""
+        """The name of the source."""
         return self._name
 
     @property
     def tasks(self) -> Mapping[str, Task]:
-        """The tasks, by id."""
+        """The tasks by id."""
         return {name: task for name, (task, _, _) in self._rows.items()}
 
     @property
     def broken(self) -> Mapping[str, str]:
-        """What cannot be read, and why."""
+        """Tasks that cannot be read, and why."""
         return self._broken
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox | None:
-        """None: the question is all there is."""
+        """None: a question needs no box."""
         return None
 
     async def solve(self, task: Task, attempt: Attempt) -> Attempt:
@@ -64,15 +64,15 @@ class WordTasks:
         return Attempt(attempt.box, self._rows[task.id][2])
 
     async def judge(self, task: Task, attempt: Attempt) -> Score:
-        """Whether the answer comes to the right one: what it marks as its answer, or else its last number."""
+        """The verdict on the answer: on its marked answer, else on its last number."""
         return await judged(attempt.answer, self._rows[task.id][1], self._checker)
 
 
 def read_words(row: Row, split: Split, file: str) -> tuple[str, tuple[Task, str, str]]:
-    """A row of word problems or competition mathematics, by the names that published files use.
+    """A row of word problems or competition mathematics, with the field names of published files.
 
     The question: `question`, `problem`, or the user's message of `prompt`. The answer: `answer`, `expected_answer`,
-    `label`, or the `ground_truth` of `reward_model`. A row without an id is called by a digest of its question.
+    `label`, or the `ground_truth` of `reward_model`. A row without an id gets a digest of its question as id.
     """
     question, answer = _question(row), _answer(row)
     if quantity_of(answer) is None:
@@ -90,7 +90,7 @@ def read_words(row: Row, split: Split, file: str) -> tuple[str, tuple[Task, str,
 def _question(row: Row) -> str:
     for name in QUESTIONS:
         value = row.get(name)
-        if isinstance(value, list):  # a conversation of which the user's message is the question
+        if isinstance(value, list):  # a conversation whose user message is the question
             said = [turn.get("content") for turn in value if isinstance(turn, dict) and turn.get("role") == "user"]
             value = said[-1] if said else None
         if isinstance(value, str) and value.strip():

@@ -1,4 +1,4 @@
-"""The environment of every task that is done in a shell: a box, a bash in it, and a verdict on a fork of it."""
+"""The environment of tasks in a shell: a box with a bash, and a verdict on a fork of the box."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from openclaw_rl.envs.tasks.source import Attempt, TaskSource
 from openclaw_rl.envs.terminal.output import shown
 from openclaw_rl.errors import BoxError, ConfigError, TaskError
 
-ALIVE_S = 20.0  # how long a box may take to show that it is there
+ALIVE_S = 20.0  # how long a box may take to respond
 SUBMIT = Tool("submit", "Say that the task is done. It is judged as it is then.", {"type": "object", "properties": {}})
 
 
@@ -39,7 +39,7 @@ def open_kind(source: TaskSource, boxes: Boxes | None, options: EnvOptions) -> E
 
 
 def shell_env(source: TaskSource, boxes: Boxes | None, options: EnvOptions, *, tools: tuple[Tool, ...]) -> ShellEnv:
-    """An environment with a shell; ConfigError where there are no boxes."""
+    """An environment with a shell; ConfigError if there are no boxes."""
     if boxes is None:
         raise ConfigError("tasks that are done in a shell need boxes", fix="open them with open_boxes()")
     return ShellEnv(source, boxes, options, tools=tools)
@@ -56,33 +56,33 @@ BASH = bash_tool("Run a command in a persistent bash shell. Folder and variables
 
 @dataclass(slots=True)
 class _TerminalEpisode:
-    """What one episode holds."""
+    """The state of one episode."""
 
     task: Task
     box: Sandbox
     shell: Shell
-    used_s: float = 0.0  # in commands
-    passed: float = 0.0  # share of the tests that hold, where steps are scored
-    ended: Info | None = None  # once it is over
+    used_s: float = 0.0  # spent in commands
+    passed: float = 0.0  # share of the tests that pass, if steps are scored
+    ended: Info | None = None  # set when it is over
 
 
 @dataclass(slots=True)
 class _Done:
-    """What the actions of a step gave so far."""
+    """The results of a step's actions so far."""
 
     texts: list[str] = field(default_factory=list)
     commands: list[Json] = field(default_factory=list)
-    refused: str = ""  # why the last bad call was none
+    refused: str = ""  # why the last invalid call was refused
     is_submitted: bool = False
     is_late: bool = False
 
 
 class ShellEnv:
-    """Meets Env. An observation of a step has one part for each action, in their order.
+    """Implements Env. An observation has one part for each action of the step, in order.
 
-    What goes wrong is in Info.failure and never raised: `infrastructure` for a box that failed, `environment` for a
-    task that cannot be used, `agent` for a call that is none. The first two end the episode. The task's `agent_s` is
-    measured in commands: what an agent needs to think is not the environment's to count.
+    Failures are in Info.failure and never raised: `infrastructure` for a box that failed, `environment` for a
+    task that cannot be used, `agent` for an invalid call. The first two end the episode. The task's `agent_s` is
+    measured in commands; the agent's thinking time does not count.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class ShellEnv:
         self._failed = Info(failure=Failure.INFRASTRUCTURE, reason="no task was begun: call reset first")
 
     async def reset(self, task: Task, *, seed: int = 0) -> Observation:
-        """The instruction. A shell's tasks have no chance in them: `seed` changes nothing."""
+        """The instruction. Shell tasks are not random: `seed` has no effect."""
         await self.aclose()
         began = self._clock()
         box: Sandbox | None = None
@@ -124,7 +124,7 @@ class ShellEnv:
         return Observation((_text(task.instruction),), self._tools, Info(timings))
 
     async def step(self, actions: Sequence[Action]) -> StepResult:
-        """What the calls gave, one after the other; those after `submit` or past the time are not done."""
+        """The results of the calls, in order; calls after `submit` or after the time limit are not done."""
         episode = self._episode
         if episode is None or episode.ended is not None:
             return over(self._failed if episode is None or episode.ended is None else episode.ended)
@@ -146,7 +146,7 @@ class ShellEnv:
         return StepResult(observation, gained, done=done.is_submitted, truncated=done.is_late, info=info)
 
     async def _gained(self, episode: _TerminalEpisode, done: _Done) -> float | None:
-        """How much more of the tests holds than before the step; None where steps are not scored."""
+        """The increase of the share of passing tests in this step; None if steps are not scored."""
         if not self._options.score_steps:
             return None
         before = episode.passed
@@ -155,7 +155,7 @@ class ShellEnv:
         return episode.passed - before
 
     async def _passed(self, task: Task, box: Sandbox) -> float:
-        """The share of the tests that hold, run on a fork as for a verdict: the agent sees nothing of them."""
+        """The share of the tests that pass, run on a fork as for a verdict, so the agent does not see them."""
         score = await self._source.judge(task, Attempt(box))
         if score.failure is Failure.ENVIRONMENT:
             raise TaskError(f"the tests of task {task.id} give no verdict: {score.details}")
@@ -190,7 +190,7 @@ class ShellEnv:
         return f"{text}\n[the time for this task is used up]" if done.is_late else text
 
     async def evaluate(self) -> Score:
-        """The verdict of the task's tests, which are put into a fork of the box only now."""
+        """The verdict of the task's tests, which only now are put into a fork of the box."""
         episode, began = self._episode, self._clock()
         ended = self._failed if episode is None else episode.ended
         if ended is not None and ended.is_broken:
@@ -204,7 +204,7 @@ class ShellEnv:
 
     @property
     def box(self) -> Sandbox:
-        """The box of the episode, for another agent's harness to run in. BoxError where there is none."""
+        """The box of the episode, for another agent's harness to run in. BoxError if there is none."""
         if self._episode is None:
             raise BoxError("no episode is open", fix="call reset first")
         return self._episode.box
@@ -225,7 +225,7 @@ def _text(text: str) -> Part:
 
 
 def _refusal(tool: str, command: object, tools: list[str]) -> str:
-    """Why a call is none; nothing where it is one."""
+    """Why a call is invalid; empty if it is valid."""
     if tool not in tools:
         return f"there is no tool {tool[:100]!r}; there are: {', '.join(tools)}"
     if not isinstance(command, str):
@@ -250,7 +250,7 @@ def _facts(done: ShellResult) -> dict[str, Json]:
 
 
 async def _see_alive(box: Sandbox) -> None:
-    """BoxError where the box is gone: a shell that ended may be the agent's doing, or the box's end."""
+    """BoxError if the box is gone: a shell may have ended through the agent or with its box."""
     seen = await box.exec(["true"], timeout_s=ALIVE_S)
     if seen.killed_by is KilledBy.BOX:
         raise BoxError(f"box {box.id} is gone", fix="begin the episode again")

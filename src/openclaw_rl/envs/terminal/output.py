@@ -1,4 +1,4 @@
-"""What an agent is shown of a command: its output, cut to a budget, and how it ended."""
+"""What an agent sees of a command: its output, cut to a budget, and how it ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shown(done: ShellResult, *, most_characters: int, timeout_s: float) -> str:
 
 
 def cut(output: Output, most_characters: int) -> str:
-    """The text of a stream in at most so many characters and one line that says how many are left out."""
+    """The text of a stream in a limited number of characters, with a line that gives the number left out."""
     if not output.cut_bytes:
         text = (output.head + output.tail).decode("utf-8", "replace")
         if len(text) <= most_characters:

@@ -1,4 +1,4 @@
-"""The environment of tasks that are done with tools which return values, and ended by an answer."""
+"""The environment of tasks with tools that return values; an answer ends the task."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def open_kind(source: TaskSource, boxes: Boxes | None, options: EnvOptions) -> E
 
 @dataclass(slots=True)
 class _ToolEpisode:
-    """What one episode holds."""
+    """The state of one episode."""
 
     task: Task
     box: Sandbox
     providers: list[ToolProvider] = field(default_factory=list)
-    used_s: float = 0.0  # in calls
+    used_s: float = 0.0  # spent in calls
     answer: str | None = None
-    ended: Info | None = None  # once it is over
+    ended: Info | None = None  # set when it is over
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -62,9 +62,9 @@ class _ToolEpisode:
 
 
 class ToolEnv:
-    """Meets Env. An observation of a step has one part for each action, in their order.
+    """Implements Env. An observation has one part for each action of the step, in order.
 
-    What goes wrong is in Info.failure and never raised: `infrastructure` for a box that failed, `environment` for a
+    Failures are in Info.failure and never raised: `infrastructure` for a box that failed, `environment` for a
     task that cannot be used, `agent` for a call that cannot be done. The first two end the episode. The task's
     `agent_s` is measured in calls. `preload` names modules that the interpreter imports while the agent thinks;
     `servers` are MCP servers for every task, besides those that a task names.
@@ -90,7 +90,7 @@ class ToolEnv:
         self._failed = Info(failure=Failure.INFRASTRUCTURE, reason="no task was begun: call reset first")
 
     async def reset(self, task: Task, *, seed: int = 0) -> Observation:
-        """The instruction. There is no chance in these tasks: `seed` changes nothing."""
+        """The instruction. These tasks are not random: `seed` has no effect."""
         await self.aclose()
         began = self._clock()
         try:
@@ -106,7 +106,7 @@ class ToolEnv:
         return Observation((_text(task.instruction),), self._episode.tools, Info(timings))
 
     async def _provide(self, episode: _ToolEpisode) -> None:
-        """Starts what the task asks for: Python, unless it names MCP servers and not `python`."""
+        """Starts the task's tools: Python, unless it names MCP servers without `python`."""
         most = self._options.output_characters
         servers = (*servers_of(episode.task), *self._servers)
         if not servers or "python" in names_in(episode.task, "tools"):
@@ -123,7 +123,7 @@ class ToolEnv:
             raise TaskError(f"the tools {', '.join(twice)} are offered twice", fix="leave a server out")
 
     async def step(self, actions: Sequence[Action]) -> StepResult:
-        """What the calls gave, one after the other; those after an answer or past the time are not done."""
+        """The results of the calls, in order; calls after an answer or after the time limit are not done."""
         episode = self._episode
         if episode is None or episode.ended is not None:
             return over(self._failed if episode is None or episode.ended is None else episode.ended)
@@ -164,14 +164,14 @@ class ToolEnv:
         return episode.task.limits.agent_s - episode.used_s
 
     async def evaluate(self) -> Score:
-        """The verdict on the answer (none is as an empty one), and on a fork of the box where tests judge that."""
+        """The verdict on the answer (a missing one counts as empty), and on a fork of the box if tests judge that."""
         episode, began = self._episode, self._clock()
         ended = self._failed if episode is None else episode.ended
         if ended is not None and ended.is_broken:
             return unscored(ended)
         assert episode is not None
         try:
-            if episode.answer is not None:  # tests that judge the box find it there
+            if episode.answer is not None:  # tests that judge the box read it there
                 await episode.box.write(ANSWER_FILE, episode.answer.encode("utf-8", "replace"))
             score = await self._source.judge(episode.task, Attempt(episode.box, episode.answer or ""))
         except (TaskError, BoxError) as problem:
@@ -200,7 +200,7 @@ def _text(text: str) -> Part:
 
 
 def _info(calls: Sequence[CallResult], duration_s: float) -> Info:
-    """What is known of a step; a call that could not be done is the agent's failure, and the episode goes on."""
+    """The information on a step; a call that could not be done is the agent's failure, and the episode continues."""
     facts: list[Json] = [{"status": call.status.value, "seconds": round(call.duration_s, 4)} for call in calls]
     wrong = [call.text for call in calls if call.status is CallStatus.REFUSED]
     failure = Failure.AGENT if wrong else None
@@ -208,7 +208,7 @@ def _info(calls: Sequence[CallResult], duration_s: float) -> Info:
 
 
 def as_text(value: Json) -> str | None:
-    """An answer as text: numbers and lists as JSON; None where there is none."""
+    """An answer as text: numbers and lists as JSON; None if there is none."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,7 +1,7 @@
-"""The Python that runs in a box and keeps its state from call to call. It is sent there as text: standard library only.
+"""The Python that runs in a box and keeps its state from call to call. It is sent as text: standard library only.
 
-Each call runs in a fork. A call that ends well takes the place of its parent; one that is killed, or ends its process,
-leaves the parent, and with it every variable as it was before the call.
+Each call runs in a fork. A fork whose call succeeds replaces its parent; one that is killed, or ends its process,
+leaves the parent, with every variable as it was before the call.
 
 Requests and answers are lines of two named pipes: JSON with the code; a number as a shell's exit status.
 """
@@ -19,7 +19,7 @@ import types
 
 OK, RAISED, EXITED, NO_PROCESS = 0, 1, 2, 3
 NAME = "<call {}>"
-OURS: "list[int]" = []  # the pipes that processes of the code must not hold open; none while the fork is our own
+OURS: "list[int]" = []  # the pipes that the code's processes must not keep open; none while the fork is our own
 
 
 def main(request_path: str, answer_path: str, memory_mb: int, preload: str) -> None:
@@ -47,11 +47,11 @@ def main(request_path: str, answer_path: str, memory_mb: int, preload: str) -> N
 
 
 def _call(code: str, number: int, module: types.ModuleType, pipes: "tuple[int, int]") -> None:
-    """Runs a call in a fork. It returns in the process that holds the state from then on; the other one ends."""
+    """Runs a call in a fork. It returns in the process that has the new state; the other one ends."""
     requests, answers = pipes
     sys.stdout.flush()
     sys.stderr.flush()
-    gc.freeze()  # what is there already is not looked through again, and so not copied
+    gc.freeze()  # existing objects are not scanned again, and so not copied
     done, done_write = os.pipe()
     try:
         child = os.fork()
@@ -74,21 +74,21 @@ def _call(code: str, number: int, module: types.ModuleType, pipes: "tuple[int, i
     OURS.extend((requests, answers, done_write))
     ended = _run(code, NAME.format(number), module)
     OURS.clear()
-    with contextlib.suppress(BrokenPipeError):  # the code ended its parent
+    with contextlib.suppress(BrokenPipeError):  # the code has ended its parent
         os.write(done_write, b".")
     os.close(done_write)
     _say(answers, str(ended))
 
 
 def _let_go() -> None:
-    """In a process that the code forked: what ends is then seen to have ended."""
+    """In a process that the code forked: closes our pipes, so that readers notice its end."""
     for fd in OURS:
         with contextlib.suppress(OSError):
             os.close(fd)
 
 
 def _run(code: str, name: str, module: types.ModuleType) -> int:
-    """Runs code, and prints what its last line comes to, as an interactive Python does."""
+    """Runs code, and prints the value of its last line, as an interactive Python does."""
     own = os.getpid()
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     try:
@@ -101,8 +101,8 @@ def _run(code: str, name: str, module: types.ModuleType) -> int:
                 module.__dict__["_"] = value
                 print(repr(value))
         ended = OK
-    except BaseException as problem:  # whatever code can raise is shown to whoever wrote it
-        is_end = isinstance(problem, SystemExit) and not problem.code  # exit() at the end of a script is no mistake
+    except BaseException as problem:  # every exception of the code is shown to its author
+        is_end = isinstance(problem, SystemExit) and not problem.code  # exit() at the end of a script is not a mistake
         with contextlib.suppress(Exception):
             sys.stdout.flush()
         if not is_end and os.getpid() == own:
@@ -110,7 +110,7 @@ def _run(code: str, name: str, module: types.ModuleType) -> int:
         ended = OK if is_end else RAISED
     with contextlib.suppress(Exception):
         sys.stdout.flush()
-    if os.getpid() != own:  # the code forked, and this is not the process that was asked
+    if os.getpid() != own:  # the code forked, and this is not the process of the call
         os._exit(ended)
     return ended
 

@@ -1,4 +1,4 @@
-"""The tool `python`: an interpreter in a box whose variables are kept from call to call."""
+"""The tool `python`: an interpreter in a box that keeps its variables between calls."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from openclaw_rl.envs.tools import inside_python
 from openclaw_rl.envs.tools.provider import CallResult, CallStatus, refused, tool_of
 from openclaw_rl.errors import BoxError, TaskError
 
-ATTEMPTS = 3  # an agent that fills its box with processes must not look like a box that failed
-START_S = 60.0  # the imports of the preloaded modules are part of it
-GONE = 250  # the exit status of our own line of bash where the Python does not answer
+ATTEMPTS = 3  # an agent that fills its box with processes must not look like a failed box
+START_S = 60.0  # includes the imports of the preloaded modules
+GONE = 250  # the exit status of our line of bash if the Python does not answer
 NO_PYTHON = 251
 MOST_CODE_BYTES = 90_000  # of its JSON, quoted for bash; a box takes no command above 100 kB
-# In memory a process is stopped by itself, with a MemoryError, before the whole box is full.
+# The process's own memory limit raises a MemoryError before the whole box is full.
 MEMORY_SHARE = 0.75
 PYTHON = tool_of(
     "python",
@@ -51,7 +51,7 @@ WORDS = {
 STATUSES = {
     inside_python.OK: CallStatus.OK,
     inside_python.RAISED: CallStatus.RAISED,
-    inside_python.NO_PROCESS: CallStatus.LOST,  # what fills the box goes with the shell that it came from
+    inside_python.NO_PROCESS: CallStatus.LOST,  # what fills the box ends with its shell
     GONE: CallStatus.LOST,
 }
 KILLED = {
@@ -62,7 +62,7 @@ KILLED = {
 
 
 class Interpreter:
-    """One Python in one box; one call at a time. BoxError says that the box failed, TaskError that it has no Python."""
+    """One Python in one box; one call at a time. BoxError: the box failed. TaskError: it has no Python."""
 
     def __init__(
         self, box: Sandbox, *, python: str = "python3", preload: Sequence[str] = (), most_characters: int = 8_000
@@ -80,7 +80,7 @@ class Interpreter:
         return (PYTHON,)
 
     async def start(self) -> None:
-        """Starts it, without waiting until the preloaded modules are there."""
+        """Starts it, without waiting for the preloaded modules."""
         self._is_ready = False
         command = START.format(
             python=shlex.quote(self._python),
@@ -97,18 +97,18 @@ class Interpreter:
                 raise TaskError(f"the box has no {self._python}", fix="give the task a base with Python")
             if done.exit_status == 0 or attempt + 1 == ATTEMPTS:
                 break
-            await self.aclose()  # and with it what an earlier call left behind
+            await self.aclose()  # this also ends what an earlier call left behind
         _check(done)
 
     async def call(self, action: Action, *, timeout_s: float) -> CallResult:
-        """Runs the code of a call, after all code that was run before."""
+        """Runs the code of a call, in the state that earlier calls left."""
         code = action.arguments.get("code")
         if not isinstance(code, str):
             return refused("python needs `code`, a text")
         return await self.run(code, timeout_s=timeout_s)
 
     async def run(self, code: str, *, timeout_s: float) -> CallResult:
-        """Runs code; where it is stopped, the last line says why."""
+        """Runs code; if it is stopped, the last line says why."""
         quoted = shlex.quote(json.dumps(code))
         if len(quoted) > MOST_CODE_BYTES:
             return refused(f"code of {len(code)} characters is too long for one call")

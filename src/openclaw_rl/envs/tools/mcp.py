@@ -18,16 +18,16 @@ from openclaw_rl.errors import BoxError, OpenClawRLError, TaskError
 
 log = logging.getLogger(__name__)
 START_S = 30.0
-ALIVE_S = 3.0  # how long a server whose tool took too long may take to show that it lives
+ALIVE_S = 3.0  # time for a server to show that it lives after a tool took too long
 CLOSE_S = 10.0
 MOST_TOOLS = 200
 TIMED_OUT, CLOSED, BAD_ARGUMENTS = -32001, -32000, (-32601, -32602)
 
 
 class McpTools:
-    """The tools of one server. It is connected by `start`, and again by the first call after the server was lost.
+    """The tools of one server. `start` connects it, as does the first call after the server was lost.
 
-    TaskError says that the server does not work, BoxError that it cannot be reached.
+    TaskError: the server does not work. BoxError: it cannot be reached.
     """
 
     def __init__(self, server: McpServer, box: Sandbox | None, *, most_characters: int = 8_000) -> None:
@@ -39,11 +39,11 @@ class McpTools:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """What the server offered when it was connected first."""
+        """The tools that the server offered at the first connection."""
         return self._tools
 
     async def start(self) -> None:
-        """Connects, and asks which tools there are."""
+        """Connects, and asks for the tools."""
         connection = await self._connected()
         if not self._tools:
             self._tools = await _listed(connection.client, self._server.name)
@@ -56,7 +56,7 @@ class McpTools:
         return self._connection
 
     async def call(self, action: Action, *, timeout_s: float) -> CallResult:
-        """What a tool gave: its text, cut in the middle; an error of the tool's own is shown as it came."""
+        """The result of a tool: its text, cut in the middle; the tool's own errors are shown unchanged."""
         connection = await self._connected()
         began = time.monotonic()
         status, text = await _called(connection.client, action, timeout_s)
@@ -70,14 +70,14 @@ class McpTools:
         return CallResult(_cut(text, self._most_characters), status, time.monotonic() - began)
 
     async def aclose(self) -> None:
-        """Ends the connection, and a server that it started."""
+        """Ends the connection, and the server if it was started here."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
 
 
 class _Connection:
-    """A client and the task that holds it: the SDK wants it closed by the task that opened it."""
+    """A client and its asyncio task: the SDK requires that the task that opened it closes it."""
 
     def __init__(self, server: McpServer, box: Sandbox | None) -> None:
         self._server = server
@@ -88,7 +88,7 @@ class _Connection:
         self.client: Any = None
 
     async def open(self) -> None:
-        """Connects, or says why not."""
+        """Connects, or raises the reason."""
         self._holder = asyncio.create_task(self._hold())
         try:
             async with asyncio.timeout(START_S):
@@ -112,7 +112,7 @@ class _Connection:
                 await self._closing.wait()
         except asyncio.CancelledError:
             raise
-        except Exception as problem:  # whatever a server does wrong: who waits for it reports it, or the log
+        except Exception as problem:  # any failure of a server: the caller that waits reports it, else the log does
             if self._opened.done():
                 log.warning("the MCP server %s broke after it was connected: %s", self._server.name, _said(problem))
             else:
@@ -135,7 +135,7 @@ class _Connection:
 
     def _failed(self, why: str) -> TaskError | BoxError:
         said = f"the MCP server {self._server.name} cannot be used: {why}"
-        return BoxError(said, fix=f"see that {self._server.url} answers") if self._server.url else TaskError(said)
+        return BoxError(said, fix=f"check that {self._server.url} answers") if self._server.url else TaskError(said)
 
     async def aclose(self) -> None:
         """Ends it; one that does not end is cancelled."""
@@ -172,7 +172,7 @@ async def _called(client: Any, action: Action, timeout_s: float) -> tuple[CallSt
     from mcp import MCPError
 
     try:
-        # The SDK's own limit does not hold where a message cannot even be sent: ours stands around it.
+        # The SDK's own limit does not cover sending a message: our time limit covers both.
         async with asyncio.timeout(timeout_s + 1.0):
             done = await client.call_tool(action.tool, dict(action.arguments), read_timeout_seconds=timeout_s)
     except MCPError as problem:
@@ -185,7 +185,7 @@ async def _called(client: Any, action: Action, timeout_s: float) -> tuple[CallSt
         return CallStatus.RAISED, problem.message
     except TimeoutError:
         return CallStatus.TIMEOUT, f"[stopped, it took longer than {timeout_s:g} s]"
-    except Exception as problem:  # closed streams, broken messages, answers that are not what was declared
+    except Exception as problem:  # closed streams, broken messages, answers that break their schema
         return CallStatus.LOST, f"the server failed ({_said(problem)})"
     return CallStatus.RAISED if done.is_error else CallStatus.OK, _text_of(done)
 
@@ -194,14 +194,14 @@ async def _is_alive(client: Any) -> bool:
     try:
         async with asyncio.timeout(ALIVE_S):
             await client.list_tools(cache_mode="bypass")
-    except Exception as problem:  # any answer but a good one means that it is not
+    except Exception as problem:  # any failure means that it does not live
         log.warning("an MCP server whose tool took too long gives no good answer: %s", _said(problem))
         return False
     return True
 
 
 def _text_of(done: Any) -> str:
-    """A result as text; what is no text is named."""
+    """A result as text; other content is named."""
     said = [_part(block.model_dump(mode="json", by_alias=True, exclude_none=True)) for block in done.content]
     if not said and done.structured_content is not None:
         said = [json.dumps(done.structured_content, ensure_ascii=False)]
@@ -224,7 +224,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _own(problem: BaseException) -> OpenClawRLError | None:
-    """Our own error in what the SDK's task groups raise."""
+    """Our own error within what the SDK's task groups raise."""
     if isinstance(problem, BaseExceptionGroup):
         return next(filter(None, map(_own, problem.exceptions)), None)
     return problem if isinstance(problem, OpenClawRLError) else None

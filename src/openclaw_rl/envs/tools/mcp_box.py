@@ -1,4 +1,4 @@
-"""An MCP server that runs in a box: its input and output are carried by two shells of that box."""
+"""An MCP server that runs in a box: two shells of that box carry its input and output."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from openclaw_rl.errors import BoxError, TaskError
 
 START_S = 20.0
 WHOLE_EPISODE_S = 86_400.0
-PIECE = 48_000  # bytes read at once: less than a shell keeps of its output
+PIECE = 48_000  # bytes read at once: less than the output that a shell keeps
 MOST_MESSAGE_BYTES = 8_000_000
 NO_COMMAND = 251
-# The pipes stay where both shells can open them; `cat` keeps the server's output whole until it is read.
+# The pipes are where both shells can open them; `cat` buffers the server's output until it is read.
 START = """trap '' PIPE
 command -v {command} >/dev/null || exit {no_command}
 folder=$(mktemp -d) && mkfifo "$folder/i" "$folder/o" || exit 1
@@ -29,7 +29,7 @@ READ = "IFS= LC_ALL=C read -r -n {piece} line <&9 && printf '%s' \"$line\""
 
 @contextlib.asynccontextmanager
 async def box_transport(box: Sandbox, server: McpServer) -> AsyncIterator[tuple[Any, Any]]:
-    """The streams of a server, for the SDK's client. TaskError where its command is not in the box."""
+    """The streams of a server, for the SDK's client. TaskError if its command is not in the box."""
     import anyio
 
     to_client, incoming = anyio.create_memory_object_stream[Any](16)
@@ -75,12 +75,12 @@ async def _started(shell: Shell, server: McpServer) -> str:
 
 
 async def _read_all(shell: Shell, to_client: Any) -> None:
-    """Hands on each line of the server, until it ends or says more than is read."""
+    """Passes on each line of the server, until it ends or prints too much."""
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
 
     command, line = READ.format(piece=PIECE), b""
-    with to_client:  # closed when the server ends: the session then knows that there is no answer to wait for
+    with to_client:  # closed when the server ends: so that the session stops waiting for an answer
         while len(line) <= MOST_MESSAGE_BYTES:
             try:
                 done = await shell.run(command, timeout_s=WHOLE_EPISODE_S)
@@ -95,12 +95,12 @@ async def _read_all(shell: Shell, to_client: Any) -> None:
             message, line = line, b""
             try:
                 await to_client.send(SessionMessage(jsonrpc_message_adapter.validate_json(message, by_name=False)))
-            except ValueError as problem:  # a line that is not a message: the session is told, and goes on
+            except ValueError as problem:  # a line that is not a message: the session gets the error, and continues
                 await to_client.send(problem)
 
 
 async def _write_all(shell: Shell, from_client: Any, to_client: Any) -> None:
-    """Gives the server each message, until it takes no more."""
+    """Passes each message to the server, until it accepts no more."""
     with to_client:
         async for given in from_client:
             text = given.message.model_dump_json(by_alias=True, exclude_unset=True)

@@ -1,4 +1,4 @@
-"""The MCP servers that a task names, as Harbor's task.toml and the clients' settings files write them."""
+"""The MCP servers that a task names, in the form of Harbor's task.toml and of clients' settings files."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ OVER_HTTP = ("streamable-http", "http", "sse")
 class McpServer:
     """A server: a command with its arguments, or an address.
 
-    A command runs in the episode's box. `on_host` runs it on this machine instead, with all that you may do: no task
-    can ask for that, only whoever makes the environment.
+    A command runs in the episode's box. `on_host` runs it on this machine instead, with all your rights: no task
+    can ask for that, only the code that makes the environment.
     """
 
     name: str
@@ -31,7 +31,7 @@ class McpServer:
 
 
 def servers_of(task: Task) -> tuple[McpServer, ...]:
-    """The servers in a task's metadata: a list of tables with names, or tables by name. TaskError where one is bad."""
+    """The servers in a task's metadata: a list of tables with names, or tables by name. TaskError if one is invalid."""
     given = task.metadata.get(KEY, [])
     tables = [{"name": name, **_table(table)} for name, table in given.items()] if isinstance(given, dict) else given
     if not isinstance(tables, list):

@@ -1,4 +1,4 @@
-"""What gives an agent tools that return values, and what one call of a tool gave."""
+"""The interface of tools that return values, and the result of a call."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class CallStatus(StrEnum):
     RAISED = "raised"  # the tool reports an error of its own; for Python, the output ends with the traceback
     TIMEOUT = "timeout"
     MEMORY = "memory"
-    OUTPUT = "output"  # it printed more than is read
+    OUTPUT = "output"  # it printed too much
     ENDED = "ended"  # it ended its own process, or was killed from inside the box
-    LOST = "lost"  # what ran the tool is gone; the next call starts it again
-    REFUSED = "refused"  # it is not a call that can be done
+    LOST = "lost"  # the tool's process is gone; the next call starts it again
+    REFUSED = "refused"  # the call is not valid
 
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What the agent is shown of one call."""
+    """What the agent sees of one call."""
 
     text: str
     status: CallStatus = CallStatus.OK
@@ -33,7 +33,7 @@ class CallResult:
 
 
 class ToolProvider(Protocol):
-    """Some of the tools of one episode. A failure of the machine is a BoxError; what a tool does is in its result."""
+    """Some of the tools of one episode. A failure of the machine raises BoxError; a tool's failure is in its result."""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -45,7 +45,7 @@ class ToolProvider(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Ends what it runs. May be called twice."""
+        """Ends its processes. May be called twice."""
         ...
 
 

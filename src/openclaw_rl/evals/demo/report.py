@@ -1,4 +1,4 @@
-"""A run as JSON for programs and as one HTML page for people; the page needs nothing beside it."""
+"""A run as JSON for programs and as one HTML page for people; the page needs no other file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from openclaw_rl.evals.share import Share
 
 
 def as_json(report: LearningReport, *, model: str) -> dict[str, Json]:
-    """The figures of a run. A value that could not be measured is None, never made up."""
+    """The figures of a run. A value that could not be measured is None, never invented."""
     before, after = report.measured(BEFORE), report.last
     body: dict[str, Json] = {
         "sessions": len(report.sessions),
@@ -63,7 +63,7 @@ def as_html(report: LearningReport, *, model: str) -> str:
 
 
 def headline(report: LearningReport) -> str:
-    """What was learned, in a sentence."""
+    """A sentence on what was learned."""
     met_at, last = report.converged_at, report.last
     if met_at is None:
         return f"After {len(report.sessions)} sessions the wish was not yet met three times in a row"
@@ -118,7 +118,7 @@ def _corrections(report: LearningReport) -> str:
 
 
 def verdict_of(turn: TurnRecord) -> str:
-    """The score and the votes behind it, as `-1 (-1, -1, 0)`."""
+    """The score and its votes, as `-1 (-1, -1, 0)`."""
     if turn.news is None or turn.news.score is None:
         return "none"
     votes = ", ".join("?" if vote is None else f"{vote:+d}" for vote in turn.news.votes if vote is not None)
@@ -126,7 +126,7 @@ def verdict_of(turn: TurnRecord) -> str:
 
 
 def hint_of(turn: TurnRecord) -> str:
-    """The first of the accepted hints, or nothing."""
+    """The first of the accepted hints, or empty."""
     return turn.news.hints[0] if turn.news is not None and turn.news.hints else ""
 
 

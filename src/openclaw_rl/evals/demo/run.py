@@ -26,10 +26,10 @@ from openclaw_rl.evals.records import IN_A_ROW, LearningReport, Measurement, Ses
 from openclaw_rl.evals.server import serving
 
 MODEL = "bundled"
-STAY = 4  # sessions that still follow the one that converged
-PROBLEMS = 100  # in each of three measurements: a few seconds each
+STAY = 4  # sessions after the one that converged
+PROBLEMS = 100  # in each of three measurements, which take a few seconds each
 KEPT = 9  # lines of conversation on the screen
-SHOWN = 110  # characters of what was said
+SHOWN = 110  # characters of each message shown
 
 
 async def run_demo(
@@ -37,7 +37,7 @@ async def run_demo(
 ) -> None:
     """Shows the loop live on standard error; ends with the figures as one line of JSON on standard output.
 
-    Writes `report.json` and `report.html` into `out`. Ctrl-C ends it with what it has.
+    Writes `report.json` and `report.html` into `out`. Ctrl-C ends it with the results so far.
     """
     console = Console(stderr=True, highlight=False)
     settings = RunSettings(sessions=sessions, problems=problems, stop_after=STAY)
@@ -49,7 +49,7 @@ async def run_demo(
                 name = await served_model(server.base_url, server.key)
                 async with Client(server.base_url, server.key, name) as client:
                     run = LearningRun(client, Student(seed), settings, seed=seed, on_event=view)
-                    run.started_s = started  # the start of the server counts
+                    run.started_s = started  # includes the start of the server
                     await run.run()
                     await run.report()
                     view.say("done")
@@ -68,7 +68,7 @@ def _write(report: LearningReport, out: Path, model: str) -> None:
 
 
 def _tell(report: LearningReport, out: Path, console: Console) -> None:
-    """What was learned, in words."""
+    """A summary of what was learned."""
     before, after = report.measured(BEFORE), report.last
     console.print()
     console.print(f"[bold]{headline(report)}.[/]")
@@ -88,9 +88,9 @@ def shortened(text: str, limit: int = SHOWN) -> str:
 
 
 class DemoView:
-    """What a run looks like in a terminal: a live table where there is one, plain lines where the output is a file.
+    """What a run looks like in a terminal: a live table if there is one, plain lines if the output is a file.
 
-    Use it as a context and call it with each.
+    Use it as a context and call it with each event.
     """
 
     def __init__(self, console: Console) -> None:
@@ -113,18 +113,18 @@ class DemoView:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leaves the last picture standing."""
+        """Leaves the last table on the screen."""
         if self._live is not None:
             self._live.update(self._picture(), refresh=True)
             self._live.stop()
 
     def say(self, doing: str) -> None:
-        """What is going on beside the conversation."""
+        """The activity besides the conversation."""
         self._doing = doing
         self._show(None if self._live is not None else Text(doing))
 
     def __call__(self, event: Event) -> None:
-        """Takes an event in."""
+        """Handles an event."""
         if isinstance(event, Measuring):
             self._doing = f"measuring {event.label}: {event.done} of {event.of} unseen problems"
             self._show(None)

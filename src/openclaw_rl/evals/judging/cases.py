@@ -1,4 +1,4 @@
-"""Labelled cases for judges: a request, a reply, what came next, and what a good judge says of it."""
+"""Labelled cases for judges: a request, a reply, the next state, and a good judge's verdict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from openclaw_rl.core.turn import Turn, TurnKind
 from openclaw_rl.core.version import BASE
 from openclaw_rl.tiny.judging import situation
 
-TAUGHT = "taught"  # the kind of the cases that the bundled model's judge was taught for
+TAUGHT = "taught"  # the kind of the cases that the bundled judge was trained for
 TAUGHT_COUNT = 100
 OVERRULED = "overruled"  # the kind of the cases that an installation's owners labelled
 _CALL = "call_1"
@@ -25,7 +25,7 @@ _CALL = "call_1"
 
 @dataclass(frozen=True, slots=True)
 class JudgeCase:
-    """One labelled case. `kind` says what sort of next state it is, `role` who speaks."""
+    """One labelled case. `kind` is the sort of next state, `role` its speaker."""
 
     kind: str
     role: str
@@ -35,7 +35,7 @@ class JudgeCase:
     score: int
 
     def turn(self, name: str) -> Turn:
-        """The request and the reply as a turn; its ids stand for nothing, judges read messages."""
+        """The request and the reply as a turn; its ids have no meaning, since judges read messages."""
         return Turn(
             id=name,
             session=name,
@@ -93,7 +93,7 @@ def _case(kind: str, scenario: Mapping[str, Json], said: str, score: int, about:
 
 
 def _padding(chars: int) -> str:
-    """So many characters of what a long-running tool prints before it comes to the point."""
+    """Filler of this many characters, like the output of a long-running tool before its result."""
     lines: list[str] = []
     while sum(map(len, lines)) < chars:
         number = len(lines) + 1
@@ -104,9 +104,9 @@ def _padding(chars: int) -> str:
 
 
 def overruled_cases(rows: Sequence[Mapping[str, Json]]) -> list[JudgeCase]:
-    """The cases of an installation's own: what owners said in the judge's place, as `/v1/rl/overruled` gives it.
+    """The installation's own cases: verdicts of owners that replaced the judge's, as `/v1/rl/overruled` gives it.
 
-    A turn counts once, by the newest word on it. One that nobody reacted to is none: a judge has nothing to read there.
+    A turn counts once, with its newest verdict. A turn without a next state is left out: a judge has nothing to read.
     """
     newest: dict[str, Mapping[str, Json]] = {}
     for row in rows:
@@ -126,6 +126,6 @@ def overruled_cases(rows: Sequence[Mapping[str, Json]]) -> list[JudgeCase]:
 
 
 def spread(cases: Sequence[JudgeCase], most: int) -> list[JudgeCase]:
-    """At most so many of the cases, taken evenly over all of them."""
+    """At most this many of the cases, spread evenly over all."""
     step = max(1.0, len(cases) / most)
     return [cases[int(index * step)] for index in range(min(most, len(cases)))]

@@ -1,4 +1,4 @@
-"""Judging the judge: how often it says what a person would, how often nothing, and how far its votes agree."""
+"""Measures a judge: how often it agrees with people, how often it gives no verdict, and how far its votes agree."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ SAID = {1: "+1", 0: "0", -1: "-1", None: "none"}
 
 @dataclass(frozen=True, slots=True)
 class JudgedCase:
-    """A case and the verdict on it; None where the judge could not be reached."""
+    """A case and the verdict on it; None if the judge could not be reached."""
 
     case: JudgeCase
     verdict: Verdict | None
 
     @property
     def score(self) -> int | None:
-        """What the judge said."""
+        """The judge's score."""
         return None if self.verdict is None else self.verdict.score
 
     @property
     def is_right(self) -> bool:
-        """Whether that is the label."""
+        """Whether the score equals the label."""
         return self.score == self.case.score
 
     @property
@@ -51,7 +51,7 @@ async def judged(
     at_once: int = 4,
     on_case: Callable[[JudgedCase], None] = lambda _: None,
 ) -> list[JudgedCase]:
-    """Every case's verdict, in the cases' order, `at_once` under way."""
+    """Every case's verdict, in the cases' order, `at_once` at a time."""
     slots = asyncio.Semaphore(at_once)
 
     async def one(index: int, case: JudgeCase) -> JudgedCase:
@@ -71,7 +71,7 @@ async def judged(
 
 
 def as_json(results: Sequence[JudgedCase]) -> dict[str, Json]:
-    """The figures: accuracy over all cases, over those the bundled judge was taught for, over the rest, and by kind."""
+    """The figures: accuracy over all cases, those the bundled judge was trained for, the rest, and by kind."""
     kinds: dict[str, list[JudgedCase]] = defaultdict(list)
     for result in results:
         kinds[result.case.kind].append(result)

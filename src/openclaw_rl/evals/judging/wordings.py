@@ -1,4 +1,4 @@
-"""What people say in many tones and five languages, kept from the bundled model, and what a judge hears in it."""
+"""Messages in many tones and five languages, unknown to the bundled model, and a judge's hints from them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from openclaw_rl.evals.judging.measure import JudgedCase
 from openclaw_rl.wording.words import language, plain
 
 LANGUAGES = ("en", "de", "fr", "es", "it")
-NOTHING = "nothing"  # the wish of those who wish for nothing
-SCENES_EACH = 2  # of those in the file, for each thing said
+NOTHING = "nothing"  # stands for messages without a wish
+SCENES_EACH = 2  # scenes from the file for each message
 _QUOTES = (('"', '"'), ("“", "”"), ("", ""))
 
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """One thing said after a reply, as a case; which wish it holds, and the literal in it."""
+    """One message after a reply, as a case, with its wish and the literal in it."""
 
     case: JudgeCase
     wish: str
@@ -32,7 +32,7 @@ class Utterance:
     tone: str
 
     def heard(self, result: JudgedCase) -> str:
-        """`right` where every hint states the wish, `wrong` where one says anything else, `nothing` without any."""
+        """`right` if every hint states the wish, `wrong` if one says anything else, `nothing` without any."""
         hints = [] if result.verdict is None else [hint.text for hint in result.verdict.hints]
         if not hints:
             return "nothing"
@@ -48,7 +48,7 @@ def _table() -> dict[str, Json]:
 
 
 def templates() -> list[tuple[str, str, str, str]]:
-    """All that is said, before literals are put in: language, wish, tone and text."""
+    """All messages before literals are put in: language, wish, tone and text."""
     return [
         (code, str(wish), str(tone), str(text))
         for code in LANGUAGES
@@ -91,7 +91,7 @@ def states(hint: str, wish: str, literal: str) -> bool:
 
 
 def as_json(utterances: Sequence[Utterance], results: Sequence[JudgedCase]) -> dict[str, Json]:
-    """The figures: shares of right hints among the wishes, of wrong ones among all, and of those not heard."""
+    """The figures: shares of right hints among the wishes, of wrong ones among all, and of wishes without a hint."""
     pairs = list(zip(utterances, results, strict=True))
     wished = [pair for pair in pairs if pair[0].wish != NOTHING]
     return {
@@ -128,7 +128,7 @@ def _share(found: Sequence[bool]) -> float | None:
 
 
 def _literal(wish: str, code: str, index: int) -> tuple[str, str]:
-    """The literal of a wish that has one, and as the user writes it."""
+    """The literal of a wish, and the form in which the user writes it."""
     if wish in ("first", "last"):
         words = _list(_within("about", wish))
         opens, closes = _QUOTES[index % len(_QUOTES)]
@@ -145,7 +145,7 @@ def _literal(wish: str, code: str, index: int) -> tuple[str, str]:
 
 
 def _names(wish: str, literal: str) -> list[str]:
-    """The literal, and for a language what it is called in each."""
+    """The literal; for a language, its name in each language."""
     if wish != "language":
         return [literal]
     return [literal, *(str(dict(_items(_within("called", code)))[literal]) for code in LANGUAGES)]

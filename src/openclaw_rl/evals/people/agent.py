@@ -1,4 +1,4 @@
-"""The small agent that a simulated user sits at: it asks the model, runs the tools it calls, and asks again."""
+"""The small agent of a simulated user: it asks the model, runs the tools it calls, and asks again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOOLS = world.HOMEWORK_TOOLS
 
 @dataclass(frozen=True, slots=True)
 class AgentAnswer:
-    """What the agent brought back: the model's replies, the last of which the user reads."""
+    """The agent's result: the model's replies; the user reads the last."""
 
     replies: tuple[ClientReply, ...]
     changed_files: bool = False
@@ -30,23 +30,23 @@ class AgentAnswer:
 
     @property
     def text(self) -> str:
-        """What the user reads."""
+        """The text that the user reads."""
         return self.replies[-1].text
 
     @property
     def reasoning(self) -> str:
-        """What was thought apart from the text."""
+        """The reasoning apart from the text."""
         return "\n".join(reply.reasoning for reply in self.replies if reply.reasoning)
 
     @property
     def is_finished(self) -> bool:
-        """Whether the model came to an end by itself, within the steps."""
+        """Whether the model finished by itself within the steps."""
         return not self.replies[-1].calls and self.replies[-1].finish == "stop"
 
 
 @dataclass(frozen=True, slots=True)
 class AskOptions:
-    """How an agent asks: as whom, in which session, and with which sampling. Side requests are never learned from."""
+    """An agent's user, session and sampling. Side requests are never learned from."""
 
     session: str
     user: str
@@ -59,7 +59,7 @@ class AskOptions:
 async def answered(
     client: Client, messages: list[ChatCompletionMessageParam], place: Workspace, manner: AskOptions, *, seed: int
 ) -> AgentAnswer:
-    """The model's answer to the messages, which grow by what was said and what the tools gave."""
+    """The model's answer to the messages, to which replies and tool results are appended."""
     place_before, failed = place.files(), place.failed
     replies: list[ClientReply] = []
     for step in range(MOST_STEPS):

@@ -1,4 +1,4 @@
-"""Where word problems come from, the toy world or a file in GSM8K's form, and students' work on them."""
+"""Sources of word problems (the toy world, or a file in GSM8K's form), and students' work on them."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from openclaw_rl.evals.people import rules
 from openclaw_rl.tiny import world
 from openclaw_rl.tiny.problems import is_one_in
 
-HELD_OUT_IN = 3  # one problem of a file in so many is kept for measuring
+HELD_OUT_IN = 3  # one in this many problems of a file is kept for measuring
 FULL_MARKS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class GradedWork:
-    """A student's work on a problem, and the grades out of ten that do it justice."""
+    """A student's work on a problem, and the range of fair grades out of ten."""
 
     attempt: world.StudentSolution
     grades: tuple[float, float]  # from, to
 
     @property
     def is_right(self) -> bool:
-        """Whether the student got it."""
+        """Whether the student's work is right."""
         return self.attempt.wrong_step is None
 
 
 class Exercises(Protocol):
-    """A source of problems. What is held out is never asked in a session."""
+    """A source of problems. Held-out problems are never used in a session."""
 
     @property
     def name(self) -> str:
-        """What a report calls it."""
+        """Its name in reports."""
         ...
 
     @property
     def marking(self) -> str:
-        """What is said beside a request for a grade, so that points out of ten are meant."""
+        """Text added to a request for a grade, so that points out of ten are meant."""
         ...
 
     def problem(self, rng: Random, *, held_out: bool) -> world.Problem:
@@ -58,10 +58,10 @@ class ToyExercises:
     """The bundled model's own kind: small numbers, one or two steps, and grades that are 10 or 5."""
 
     name: str = "toy world"
-    marking: str = ""  # the bundled model knows no other points
+    marking: str = ""  # the bundled model only knows points out of ten
 
     def problem(self, rng: Random, *, held_out: bool) -> world.Problem:
-        """A fresh problem; held-out ones come from the part of the world that nobody was ever taught."""
+        """A fresh problem; held-out ones come from the part of the world that is never taught."""
         return world.problem(rng, held_out=held_out)
 
     def work(self, rng: Random, *, held_out: bool) -> GradedWork:
@@ -81,11 +81,11 @@ class FileExercises:
     marking: str = "\nGive points out of 10."
 
     def problem(self, rng: Random, *, held_out: bool) -> world.Problem:
-        """One of the file's, the held-out part chosen by the questions' digests."""
+        """A problem of the file; the questions' digests choose the held-out part."""
         return rng.choice(self.measured if held_out else self.problems)
 
     def work(self, rng: Random, *, held_out: bool) -> GradedWork:
-        """The file's solution, or the same with another result; wrong work deserves less than 9 of 10."""
+        """The file's solution, or the same with a wrong result; wrong work deserves less than 9 of 10."""
         problem = self.problem(rng, held_out=held_out)
         steps = [*problem.steps]
         if rng.random() < 0.5:
@@ -100,12 +100,12 @@ class FileExercises:
 
 
 def read_exercises(file: Path) -> FileExercises:
-    """The problems of a file whose answer is a whole number. Raises ConfigError where it cannot serve."""
+    """The problems of a file whose answer is a whole number. Raises ConfigError if the file is not usable."""
     try:
         lines = file.read_text("utf-8").splitlines()
     except OSError as problem:
         raise ConfigError(
-            f"{file} cannot be read: {problem.strerror}", fix="name a JSONL file by --problems"
+            f"{file} cannot be read: {problem.strerror}", fix="name a JSONL file with --problems"
         ) from problem
     found = [_problem(line, f"{file}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
     whole = [problem for problem in found if problem is not None]
@@ -119,7 +119,7 @@ def read_exercises(file: Path) -> FileExercises:
 
 
 def _problem(line: str, where: str) -> world.Problem | None:
-    """The problem of a line; None where its answer is no whole number."""
+    """The problem of a line; None if its answer is not a whole number."""
     try:
         body = json.loads(line)
         question, answer, solution = str(body["question"]), str(body["answer"]), str(body.get("solution", ""))
@@ -140,13 +140,13 @@ def _problem(line: str, where: str) -> world.Problem | None:
 
 
 def _calculated(step: str) -> str:
-    """A line of a solution without the calculator's marks, closed as a sentence."""
+    """A line of a solution as a sentence, without the calculator's marks."""
     bare = re.sub(r"<<[^>]*>>", "", step).strip()
     return bare if not bare or bare.endswith((".", "!", "?")) else f"{bare}."
 
 
 def _with_result(step: str, answer: str, wrong: str) -> str:
-    """The step with its last mention of the answer changed; the wrong result said in the end where it has none."""
+    """The step with its last mention of the answer changed; a wrong result is appended if it has none."""
     said = re.compile(rf"(?<![\d.,]){re.escape(answer)}(?!\d)(?!.*(?<![\d.,]){re.escape(answer)}(?!\d))")
     bare = re.sub(r"(?<=\d),(?=\d{3})", "", step)
     changed = said.sub(wrong, bare, count=1)

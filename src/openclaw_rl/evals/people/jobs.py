@@ -1,4 +1,4 @@
-"""What one session is about, and whether a reply to it counts: the wish followed, the answer right, nothing odd."""
+"""What one session is about, and whether a reply to it counts: wish followed, answer right, nothing malformed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from openclaw_rl.evals.people.wishes import HiddenWish, WishKind
 from openclaw_rl.tiny import world
 
 MOST_FAILED_CALLS = 2
-SHORTEST = {WishKind.THANKS: 2, WishKind.FILED: 2}  # characters; elsewhere a sentence
+SHORTEST = {WishKind.THANKS: 2, WishKind.FILED: 2}  # characters; for other wishes a sentence
 OTHER_FILE = ("timetable.txt", "Monday: maths\nTuesday: music\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What a user's strict rule says about one answer. `odd` lists what is not sane about it."""
+    """The result of a user's strict rule for one answer. `odd` lists its defects."""
 
     follows: bool
     right: bool
@@ -35,7 +35,7 @@ class Assessment:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One task. `words` draws what is said, in order; `before` is what was said before the opening."""
+    """One task. `words` draws the user's messages, in order; `before` are the messages before the opening."""
 
     wish: HiddenWish
     problem: world.Problem
@@ -47,12 +47,12 @@ class Job:
 
     @property
     def files(self) -> Mapping[str, str]:
-        """What lies in the workspace when the session begins."""
+        """The workspace at the start of the session."""
         name, text = OTHER_FILE
         return {name: text} | ({self.path: "Homework\n"} if self.path else {})
 
     def assess(self, answer: AgentAnswer, *, holds: bool = False) -> Assessment:
-        """The strict rule, held against an answer; `holds` says whether the file now holds the result."""
+        """The strict rule applied to an answer; `holds` says whether the file now contains the result."""
         text = answer.text
         odd = [*rules.oddities(text, answer.reasoning, shortest=SHORTEST.get(self.wish.kind, rules.SANE_CHARS[0]))]
         odd += ["no steps"] if self.wish.kind is WishKind.SOLVE and not rules.shows_steps(text) else []
@@ -73,16 +73,16 @@ class Job:
         if self.wish.kind is WishKind.COMMENT:
             return called_right is self.work.is_right
         grade, (least, most) = rules.grade_in(text), self.work.grades
-        # A grade beside a verdict that contradicts it is no grade.
+        # A grade with a verdict that contradicts it does not count as a grade.
         return grade is not None and least <= grade <= most and called_right in (None, self.work.is_right)
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who comes back with task after task; the wish behind them never changes.
+    """A user with task after task and one constant wish.
 
-    `keeps_file` makes them ask for the answer to be appended to a file once they are content. Several wishes may be
-    one user's: `user` is whom the server takes them for.
+    With `keeps_file`, a content user asks to append the answer to a file. Several wishes may be
+    one user's: `user` is the name for the server.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Person:
 
     @property
     def user_id(self) -> str:
-        """Whom the server takes them for: themselves, unless told otherwise."""
+        """The user's name for the server, by default their own."""
         return self.user or self.name
 
     def job(self, number: int, *, held_out: bool = False) -> Job:

@@ -1,5 +1,5 @@
-"""What a reply must be before it counts, whoever asked: prose that reads as it looks, said once, to the point, and
-with its reasoning kept to itself. Nothing here knows a model; every rule is about the text alone.
+"""What a reply must be to count: prose without hidden markup, said once, to the point, without its reasoning.
+The rules depend on the text alone, not on a model.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 
-SANE_CHARS = (20, 2500)  # shorter than a sentence or longer than any solution is no honest answer
-READ_CHARS = 5000  # no rule reads further: what is longer is odd whatever it says, and patterns take time
+SANE_CHARS = (20, 2500)  # shorter than a sentence or longer than any solution is not an honest answer
+READ_CHARS = 5000  # rules read no further: longer text is a defect anyway, and patterns take time
 SANE_WORDS = 400
 SANE_EQUATIONS = 15
-TIMES = 3  # the same run of words so often is a loop
-RUN = 6  # words in such a run
+TIMES = 3  # a run of words repeated this often is a loop
+RUN = 6  # words in a run
 CALCULATION = re.compile(r"\d\s*=\s*-?\$?\d")
 
-SENTENCE_WORDS = 4  # a number beside fewer words is no sentence
+SENTENCE_WORDS = 4  # a number with fewer words is not a sentence
 
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]")
 _LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
@@ -29,7 +29,7 @@ _BLANKS: dict[str, str | int | None] = {
     "\u115f": " ",
     "\u1160": " ",
     "\uffa0": " ",
-}  # blank to the eye, letters to Unicode
+}  # they look blank, but are letters in Unicode
 _DRAWN_LETTERS = re.compile(r"[\U0001d400-\U0001d7ff\u24b6-\u24e9]")  # bold, italic and circled alphabets
 
 _MARKUP = re.compile(
@@ -86,7 +86,7 @@ _GOOD = re.compile(r"\b(?:right|correct(?:ly)?|true)\b", re.IGNORECASE)
 def plain(text: str) -> str:
     """The text as it reads: look-alike characters folded, invisible ones gone, each blank one space, lines trimmed.
 
-    Of an enormous text only the beginning.
+    Only the beginning of a very long text.
     """
     folded = unicodedata.normalize("NFKC", html.unescape(text[:READ_CHARS])).translate(str.maketrans(_BLANKS))
     lines = []
@@ -111,7 +111,7 @@ def leaks(text: str, reasoning: str = "") -> bool:
 
 
 def repeats(text: str) -> bool:
-    """Whether the text goes in circles: a sentence said twice, or a run of words three times."""
+    """Whether the text repeats itself: a sentence said twice, or a run of words three times."""
     said = [" ".join(_words(sentence)) for sentence in re.split(r"[.!?\n]+", plain(text))]
     whole = [sentence for sentence in said if sentence.count(" ") >= 3]
     words = _words(plain(text))
@@ -121,13 +121,13 @@ def repeats(text: str) -> bool:
 
 
 def has_prose(text: str, *, sentences: int = 1) -> bool:
-    """Whether there are so many real sentences and a number in one of them: a bare number is no answer."""
+    """Whether there are this many real sentences and a number in one of them: a bare number is not an answer."""
     said = [each for each in _SENTENCE.findall(plain(text)) if len(re.findall(r"[^\W\d_]+", each)) >= SENTENCE_WORDS]
     return len(said) >= sentences and any(re.search(r"\d", sentence) for sentence in said)
 
 
 def oddities(text: str, reasoning: str = "", *, shortest: int = SANE_CHARS[0]) -> tuple[str, ...]:
-    """What is not sane about a reply, in words; empty where nothing is."""
+    """The defects of a reply, in words; empty if there are none."""
     said = plain(text)
     found = {
         "too short": len(said) < shortest,
@@ -140,12 +140,12 @@ def oddities(text: str, reasoning: str = "", *, shortest: int = SANE_CHARS[0]) -
 
 
 def shows_steps(text: str) -> bool:
-    """Whether a solution says more than its result: two numbers and what they make."""
+    """Whether a solution says more than its result: two numbers and their result."""
     return len(_NUMBER.findall(plain(text))) >= 3
 
 
 def number_in(text: str) -> Fraction | None:
-    """The number a text ends on: the last boxed one, else the last one said. None too where it hedges."""
+    """The number a text ends on: the last boxed one, else the last one. None also if it hedges."""
     said = plain(text)
     if _HEDGE.search(said):
         return None
@@ -160,13 +160,13 @@ def is_number(text: str, answer: str) -> bool:
 
 
 def grade_in(text: str) -> float | None:
-    """The grade out of ten that a text gives; None where it gives none or more than one."""
+    """The grade out of ten that a text gives; None if it gives none or more than one."""
     found = {float(grade) for grade in _GRADE.findall(plain(text))}
     return found.pop() if len(found) == 1 else None
 
 
 def says_right(text: str) -> bool | None:
-    """Whether a text calls somebody's work right; None where it does not say, or says both."""
+    """Whether a text calls somebody's work right; None if it does not say, or says both."""
     said = _ALOOF.sub("", plain(text).replace("’", "'"))
     calls_bad = _BAD.search(said) is not None
     calls_good = _GOOD.search(_BAD.sub("", said)) is not None

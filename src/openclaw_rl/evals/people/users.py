@@ -8,12 +8,12 @@ from typing import Protocol
 
 from openclaw_rl.tiny import world
 
-SANE_CHARS = (20, 1200)  # a reply shorter than a sentence or longer than any solution is no honest answer
+SANE_CHARS = (20, 1200)  # a reply shorter than a sentence or longer than any solution is not an honest answer
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a user's strict rule says about one reply: the wish followed, the answer right, and nothing odd about it."""
+    """The result of a user's strict rule for one reply: wish followed, answer right, no defects."""
 
     follows: bool
     right: bool
@@ -30,20 +30,20 @@ class UserTask(Protocol):
 
     @property
     def opening(self) -> str:
-        """The user's first words."""
+        """The user's first message."""
         ...
 
     def check(self, reply: str) -> Check:
-        """The user's rule, held against a reply."""
+        """The user's rule applied to a reply."""
         ...
 
     def answer(self, reply: str, check: Check) -> str:
-        """What the user says to the reply: thanks, or what is wrong with it. Each call words it anew."""
+        """The user's message after the reply: thanks, or what is wrong. Each call draws new words."""
         ...
 
 
 class User(Protocol):
-    """Someone who comes back with task after task; the wish behind them never changes."""
+    """A user with task after task and one constant wish."""
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class User(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Homework:
-    """One word problem that a student wants solved in a certain style. `words` draws what is said, in order."""
+    """One word problem that a student wants solved in a certain style. `words` draws the messages, in order."""
 
     problem: world.Problem
     style: world.Style
@@ -79,7 +79,7 @@ class Homework:
         )
 
     def answer(self, reply: str, check: Check) -> str:
-        """A wrong answer is complained about first, then the style; a reply that is right in both is thanked for."""
+        """A complaint about a wrong answer comes first, then about the style; a reply right in both gets thanks."""
         if not check.right:
             return world.wrong(self.problem, self.words, said=world.answer_in(reply) or "")
         if not check.is_met:
@@ -97,7 +97,7 @@ class Student:
     wish: str = "no AI-looking style: plain sentences, no markdown, no lists, no boxed answer"
 
     def task(self, session: int, *, held_out: bool = False) -> Homework:
-        """A fresh problem; held-out ones come from the part of the world that nobody was ever taught."""
+        """A fresh problem; held-out ones come from the part of the world that is never taught."""
         words = Random(f"{self.name} {self.seed} {session} {held_out}")
         made = world.problem(words, held_out=held_out)
         return Homework(made, self.style, world.request(made, words), words)

@@ -1,6 +1,6 @@
-"""Who words what a simulated user says: a script in the toy world's words, or a model behind any OpenAI-style endpoint.
+"""Puts a simulated user's messages into words: a script of the toy world, or a model at an OpenAI-style endpoint.
 
-What a user thinks of a reply is never theirs to say: the strict rule decides, they only put it into words.
+They do not decide what a user thinks of a reply: the strict rule does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from openclaw_rl.evals.people.jobs import Assessment, Job
 from openclaw_rl.evals.people.wishes import WishKind
 from openclaw_rl.tiny import world
 
-KEY = "OPENAI_API_KEY"  # of a played user's endpoint
+KEY = "OPENAI_API_KEY"  # for the endpoint of a played user
 WAIT_S = 120.0
 _WRONG_COMMENT = (
     "That is not right. Please check it again.",
@@ -43,20 +43,20 @@ class Voice(Protocol):
     """Words for what a user thinks."""
 
     async def correction(self, job: Job, text: str, found: Assessment) -> str:
-        """What is wrong with a reply."""
+        """The message that says what is wrong with a reply."""
         ...
 
     async def thanks(self, job: Job) -> str:
-        """The user is content and leaves."""
+        """The message of a content user, who then leaves."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedVoice:
-    """The toy world's own words, drawn anew each time from the job's random numbers."""
+    """The toy world's own words, drawn again each time from the job's random numbers."""
 
     async def correction(self, job: Job, text: str, found: Assessment) -> str:
-        """A wrong answer is complained about first, then the wish, then what is odd."""
+        """A complaint about a wrong answer comes first, then the wish, then other defects."""
         if not found.right:
             return _wrong(job, text)
         return job.wish.correction(job.words) if not found.follows else _ODD[found.odd[0]]
@@ -68,7 +68,7 @@ class ScriptedVoice:
 
 @dataclass(slots=True)
 class ModelVoice:
-    """A model plays the user. It is told what is wrong and puts that into words of its own."""
+    """A model plays the user. It gets what is wrong and puts that into its own words."""
 
     client: AsyncOpenAI
     model: str
@@ -82,7 +82,7 @@ class ModelVoice:
         )
 
     async def thanks(self, job: Job) -> str:
-        """A few words of a user who is."""
+        """A few words of a content user."""
         return await self._said(
             f"You asked: {job.opening}\n\nThe assistant's answer is just right. Say thanks in a few words."
         )

@@ -1,4 +1,4 @@
-"""A hidden wish: on which kind of task it bears, how it is said, and how it is checked."""
+"""A hidden wish: the kind of task it concerns, its wording, and its check."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from openclaw_rl.tiny import world
 
 
 class WishKind(StrEnum):
-    """What somebody asks for."""
+    """What a user asks for."""
 
     SOLVE = "solve"  # a word problem
     GRADE = "grade"  # of a student's work
     COMMENT = "comment"  # to the student, on that work
-    THANKS = "thanks"  # nothing more: a reply to thanks
+    THANKS = "thanks"  # a reply to thanks, nothing more
     FILED = "filed"  # the answer in a file: a report that it was done
 
 
 @dataclass(frozen=True, slots=True)
 class HiddenWish:
-    """What somebody wants of replies to one kind of task, and never says unless it was missed.
+    """A user's wish about replies to one kind of task, said only if a reply misses it.
 
-    `follows` is the strict rule; `correction` words what is said to a reply that missed it, anew each time; `stated`
-    words it as a judge that knew it would.
+    `follows` is the strict rule. `correction` words the message after a reply that missed it, differently each time.
+    `stated` words it as a judge that knew it would.
     """
 
     name: str
@@ -43,7 +43,7 @@ def natural(text: str) -> bool:
 
 
 def detailed(text: str) -> bool:
-    """At least three real sentences, a reason and a calculation, and nothing laid out as a form."""
+    """At least three real sentences, a reason and a calculation, and no form-like layout."""
     said = rules.plain(text)
     gives_reason = any(f" {word} " in f" {said.lower()} " for word in ("because", "since", "as a result", "therefore"))
     return (

@@ -1,4 +1,4 @@
-"""A folder of its own for each session, and the three tools that a small agent has there."""
+"""A separate folder for each session, and the small agent's three tools in it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Workspace:
     _before: dict[str, str] = field(default_factory=dict)
 
     def run(self, call: ToolCall) -> str:
-        """What the tool says."""
+        """The result of the tool."""
         given = call.parsed()
         if not isinstance(given, dict) or not isinstance(given.get("path"), str):
             return self._failure(f"{call.name} needs a path")
@@ -47,12 +47,12 @@ class Workspace:
         return {str(path.relative_to(self.folder)): path.read_text("utf-8", "replace") for path in found}
 
     def mark(self) -> None:
-        """From here on changes are looked for."""
+        """Sets the mark from which changes count."""
         self._before = self.files()
 
     @property
     def has_changed(self) -> bool:
-        """Whether any file has since the mark."""
+        """Whether any file has changed since the mark."""
         return self.files() != self._before
 
     def holds(self, path: str, answer: str) -> bool:
@@ -92,7 +92,7 @@ class Workspace:
 
 @contextmanager
 def workspace(files: Mapping[str, str]) -> Iterator[Workspace]:
-    """A workspace that holds these files and is gone afterwards."""
+    """A workspace with these files, removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="openclaw-rl-workspace-") as folder:
         made = Workspace(Path(folder))
         for name, text in files.items():

@@ -1,4 +1,4 @@
-"""The figures of a plan: per method and user the sessions it took, what it cost, and what became of the rest."""
+"""The figures of a plan: per method and user sessions, costs, and effects on the rest."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ MOMENTS = (BEFORE, CONVERGED, AGAIN, TWICE, "end")
 
 
 def figures(plan: EvalPlan, trials: Sequence[Trial]) -> dict[str, Json]:
-    """All figures. A value that could not be measured is None, never made up.
+    """All figures. A value that could not be measured is None, never invented.
 
-    `sessions` and `median` are gated: a first reply counts only if everything about it was as it should be.
+    `sessions` and `median` are gated: a first reply counts only if everything about it is right.
     """
     names = [person.name for person in plan.people(0)]
     methods: dict[str, Json] = {}
@@ -54,7 +54,7 @@ def figures(plan: EvalPlan, trials: Sequence[Trial]) -> dict[str, Json]:
 def user_figures(trials: Sequence[Trial], person: str, mode: Mode) -> dict[str, Json]:
     """One user's figures under one method, over the seeds.
 
-    Corrections, hints, turns and samples are counted until the session that converged, or over all where none did.
+    Corrections, hints, turns and samples are counted until the session that converged, or over all if none did.
     Drops and interference are means over the seeds, in percentage points; positive is worse than before.
     """
     own = [trial for trial in trials if person in trial.people]
@@ -95,7 +95,7 @@ def user_figures(trials: Sequence[Trial], person: str, mode: Mode) -> dict[str, 
 
 
 def median(sessions: Sequence[int | None]) -> float | None:
-    """The median, a seed that never got there counting as later than any that did."""
+    """The median; a seed that never converged counts as later than all that did."""
     if not sessions:
         return None
     found = statistics.median(inf if number is None else number for number in sessions)
@@ -103,7 +103,7 @@ def median(sessions: Sequence[int | None]) -> float | None:
 
 
 def mean_median(trials: Sequence[Trial], method: str, people: Sequence[str]) -> float:
-    """The mean of the people's medians; infinite where one of them never got there."""
+    """The mean of the people's medians; infinite if one never converged."""
     found = []
     for person in people:
         own = [trial for trial in trials if trial.method == method and person in trial.people]
@@ -113,7 +113,7 @@ def mean_median(trials: Sequence[Trial], method: str, people: Sequence[str]) -> 
 
 
 def _score(trials: Sequence[Trial], method: str, people: Sequence[str]) -> tuple[float, int, float]:
-    """Less is better: the mean of the medians; where these are alike the seeds that never got there, then the mean."""
+    """Less is better: the mean of the medians; if equal, the seeds that never converged, then the mean."""
     own = [
         trial.converged_at(name)
         for trial in trials
@@ -138,7 +138,7 @@ def _until_converged(trial: Trial, person: str) -> tuple[TrialSession, ...]:
 
 
 def _spread(sessions: Sequence[int | None]) -> Json:
-    """The least and the most; None for a seed that never got there."""
+    """The minimum and maximum; None for a seed that never converged."""
     if not sessions:
         return None
     known = [number for number in sessions if number is not None]
@@ -157,10 +157,10 @@ def _drop(trial: Trial, point: Point | None, person: str) -> float | None:
 
 
 def _interference(trial: Trial, person: str, mode: Mode) -> float | None:
-    """Wishes lost to somebody else's teaching.
+    """Wishes lost to other users' teaching.
 
     Separate: the most that another user's wish lost from before to the end. Joint: what this user's own wish lost from
-    the moment it held to the end, while the others went on teaching.
+    convergence to the end, while the others continued to teach.
     """
     if mode is Mode.JOINT:
         held = trial.point(CONVERGED, person)
@@ -196,7 +196,7 @@ def _good_after(trial: Trial, person: str) -> float | None:
 
 
 def _moment(trials: Sequence[Trial], person: str, label: str) -> Json:
-    """Means over the seeds at one moment; None where no seed got there."""
+    """Means over the seeds at one moment; None if no seed reached it."""
     found = [trial.end if label == "end" else trial.point(label, person) for trial in trials]
     points = [point for point in found if point is not None]
     known = [point.of(person) for point in points]
@@ -230,7 +230,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def conditions_told(plan: EvalPlan) -> Json:
-    """Under what a plan was run."""
+    """The conditions of a plan's run."""
     settings: dict[str, Json] = msgspec.to_builtins(asdict(plan.settings))
     own = conditions(model=plan.model, seeds=plan.seeds, repeats=1)
     return {

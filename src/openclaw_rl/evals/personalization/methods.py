@@ -1,4 +1,4 @@
-"""What is compared: ways of learning, each a few settings on the shipped recipe, and ways of remembering without it."""
+"""The compared methods: ways of learning, each a few settings on the shipped recipe, and memory without learning."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from openclaw_rl.errors import ConfigError
 HEADING = "What this user has wished before:"
 MOST_NOTES = 16
 MOST_CHARS = 300  # of one
-NEVER = 1_000_000  # samples in a batch that is never full: all is judged, nothing is trained
+NEVER = 1_000_000  # samples in a batch that is never full: turns are judged and never trained on
 _JUDGED_ONLY: dict[str, Json] = {"train.batch_size": NEVER, "train.min_batch": NEVER}
-# What is taken back because it seems to be learned in vain would stop a method that is only slow.
+# Rolling back corrections without effect would stop a method that is only slow.
 _LET_GO_ON: dict[str, Json] = {"teach.in_vain_turns": 0}
 _AS_PUBLISHED: dict[str, Json] = {**_LET_GO_ON, "train.rehearsal_samples": 0}
 
 
 class Mode(StrEnum):
-    """Whether each person has a model of their own, or all share one."""
+    """Whether each person has their own model, or all share one."""
 
     SEPARATE = "separate"
     JOINT = "joint"
@@ -33,15 +33,15 @@ class Notes(StrEnum):
     """What the harness itself puts into a user's system prompt."""
 
     NONE = "none"
-    HINTS = "hints"  # those of the judge
-    FOLLOWUPS = "followups"  # what the user said to replies that missed
+    HINTS = "hints"  # the judge's hints
+    FOLLOWUPS = "followups"  # the user's messages after replies that missed
 
 
 @dataclass(slots=True)
 class Memory:
-    """A memory prompt: what a user was found to want, word for word, in front of everything they ask.
+    """A memory prompt: notes on a user's wishes, verbatim, before all their requests.
 
-    Oldest first; one said before is not kept twice, and the oldest make room.
+    Oldest first, without duplicates; the oldest are dropped if there are too many.
     """
 
     notes: list[str] = field(default_factory=list)
@@ -54,13 +54,13 @@ class Memory:
 
     @property
     def system(self) -> str:
-        """The system text; empty while there is no note."""
+        """The system text; empty without notes."""
         return "\n".join([HEADING, *(f"- {note}" for note in self.notes)]) if self.notes else ""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalMethod:
-    """`changes` are dotted settings over the recipe. A method that `trains` changes weights; `is_ours` is no baseline.
+    """`changes` are dotted settings over the recipe. One that `trains` changes weights; `is_ours` is not a baseline.
 
     One that `carries` has the server put hints into prompts, so what it serves is measured by main requests, and
     what the weights know by side requests, which never carry a hint.
@@ -118,7 +118,7 @@ METHODS: tuple[EvalMethod, ...] = (
 )
 
 
-# What each part of the recipe does: the recipe with one thing changed.
+# The effect of each part: the recipe with one change.
 ABLATIONS: tuple[EvalMethod, ...] = (
     EvalMethod("one-update", "one update of the optimiser a step", {"trainer.updates": 1}),
     EvalMethod("plain-adamw", "AdamW moves every weight by its full rate", {"trainer.still_norm": 0.0}),
@@ -151,7 +151,7 @@ ABLATIONS: tuple[EvalMethod, ...] = (
 )
 
 
-# What a wish costs and how long it holds, by what carries it.
+# A wish's cost and how long it lasts, for each way to carry it.
 CARRIES: tuple[EvalMethod, ...] = (
     EvalMethod("weights", "nothing is added to any prompt", is_ours=True),
     EvalMethod("memory", "the server keeps hints in the prompt", {"carry": "memory"}, trains=False, carries=True),
@@ -167,7 +167,7 @@ GROUPS: Mapping[str, tuple[EvalMethod, ...]] = {"all": METHODS, "ablations": ABL
 def chosen(names: Sequence[str], groups: Mapping[str, tuple[EvalMethod, ...]] = GROUPS) -> tuple[EvalMethod, ...]:
     """The methods of these names: of one, of a whole group, or a TOML file of settings of your own.
 
-    Raises ConfigError for a name that is none.
+    Raises ConfigError for an unknown name.
     """
     known = {method.name: (method,) for group in groups.values() for method in group} | dict(groups)
     found: dict[str, EvalMethod] = {}
@@ -183,7 +183,7 @@ def chosen(names: Sequence[str], groups: Mapping[str, tuple[EvalMethod, ...]] = 
 
 
 def read_recipe(file: Path) -> dict[str, Json]:
-    """The tables of a TOML file. Raises ConfigError where it is none."""
+    """The tables of a TOML file. Raises ConfigError if it is none."""
     try:
         table: dict[str, Json] = tomllib.loads(file.read_text("utf-8"))
     except OSError as problem:

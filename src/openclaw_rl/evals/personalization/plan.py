@@ -1,7 +1,7 @@
 """Does it learn what people want: every method, several seeds, three people with hidden wishes, alone or together.
 
-Each trial is a server of its own on a fresh folder, driven over HTTP. A finished trial is kept in a folder and not run
-again under the same conditions, so a run that was stopped goes on where it was.
+Each trial has its own server on a new folder, driven over HTTP. A finished trial is kept in a folder and not run
+again under the same conditions, so a run that was stopped continues where it was.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ EDITION = 2  # of the rules: trials of another edition are run again
 
 @dataclass(frozen=True, slots=True)
 class EvalPlan:
-    """What is to be run. `judge` empty is the recipe's own; `users` is `scripted` or the URL of a model that plays.
+    """What to run. An empty `judge` is the recipe's own; `users` is `scripted` or the URL of a model that plays users.
 
-    `cast` makes the people of a seed; `in_turn` has one taught after the other instead of all in rounds.
+    `cast` makes the people of a seed; with `in_turn` they teach one after another instead of in rounds.
     """
 
     mode: Mode
@@ -60,11 +60,11 @@ class EvalPlan:
 
     @property
     def name(self) -> str:
-        """What its trials are filed under."""
+        """The name for its trials' files."""
         return "wishes" if self.in_turn else self.mode.value
 
     def cells(self) -> list[Cell]:
-        """Every trial there is to run, method by method."""
+        """All trials to run, method by method."""
         return [
             Cell(method, seed, people)
             for method in self.methods
@@ -93,7 +93,7 @@ class Cell:
 
 
 class Watcher(Protocol):
-    """Who is told how it goes."""
+    """Receives the progress of a plan."""
 
     def started(self, cell: str) -> None:
         """A trial begins."""
@@ -104,7 +104,7 @@ class Watcher(Protocol):
         ...
 
     def finished(self, cell: str, trial: Trial, *, is_kept: bool) -> None:
-        """A trial is over, or was found finished."""
+        """A trial is over, or was already finished."""
         ...
 
 
@@ -135,7 +135,7 @@ async def run_plan(plan: EvalPlan, watcher: Watcher) -> list[Trial]:
 
 
 def conditions_of(plan: EvalPlan, method: EvalMethod) -> str:
-    """A digest of everything a trial's outcome depends on, beside the seed and the people."""
+    """A digest of everything a trial's outcome depends on, besides the seed and the people."""
     facts = [
         EDITION,
         plan.name,
@@ -211,13 +211,13 @@ async def _run(plan: EvalPlan, cell: Cell, voice: Voice, on_progress: Callable[[
 
 @dataclass(frozen=True, slots=True)
 class FinishedTrial:
-    """Where a finished trial lies."""
+    """The file of a finished trial."""
 
     path: Path
     conditions: str
 
     def read(self) -> Trial | None:
-        """The trial, where one was finished under these conditions."""
+        """The trial, if one was finished under these conditions."""
         try:
             found = msgspec.json.decode(self.path.read_bytes(), type=_KeptTrial)
         except (FileNotFoundError, msgspec.DecodeError):
@@ -225,7 +225,7 @@ class FinishedTrial:
         return found.trial if found.conditions == self.conditions else None
 
     def write(self, trial: Trial) -> None:
-        """Keeps it, whole or not at all."""
+        """Stores it atomically."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         draft = self.path.with_suffix(".part")
         draft.write_bytes(msgspec.json.encode(_KeptTrial(self.conditions, trial)))
@@ -239,5 +239,5 @@ class _KeptTrial:
 
 
 def _digest(facts: Sequence[object]) -> str:
-    told = json.dumps(msgspec.to_builtins(facts), sort_keys=True)
-    return hashlib.blake2b(told.encode(), digest_size=12).hexdigest()
+    digested = json.dumps(msgspec.to_builtins(facts), sort_keys=True)
+    return hashlib.blake2b(digested.encode(), digest_size=12).hexdigest()

@@ -1,4 +1,4 @@
-"""First replies to problems never seen, in batches: what a model does unasked, without learning from being asked."""
+"""First replies to unseen problems, in batches: measures what a model does unprompted, without teaching it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from openclaw_rl.evals.people.workspace import workspace
 from openclaw_rl.evals.personalization.trials import FaultyReply, MeasuredShares, TrialSettings
 from openclaw_rl.evals.records import number_of
 
-FIRST_HELD_OUT = 1_000_000  # numbers of measured tasks lie beyond those of any session
+FIRST_HELD_OUT = 1_000_000  # numbers of measured tasks are above those of all sessions
 ODD_KEPT = 3  # replies of one measurement that are kept to be read
 
 
 @dataclass(frozen=True, slots=True)
 class MeasurementTarget:
-    """Whom to measure, behind which system text; `may_carry` says that the server may add hints to main requests."""
+    """Whom to measure, with which system text; `may_carry` says that the server may add hints to main requests."""
 
     person: Person
     system: str = ""
@@ -34,13 +34,13 @@ class MeasurementTarget:
 
 @dataclass(slots=True)
 class BaseShares:
-    """What the model knew before anything was learned, kept in a folder: it is the same for every method."""
+    """Measurements of the untrained model, stored in a folder, since they are the same for every method."""
 
     folder: Path
     conditions: str
 
     def get(self, person: Person) -> MeasuredShares | None:
-        """What was measured earlier under the same conditions."""
+        """An earlier measurement under the same conditions."""
         path = self._path(person)
         return msgspec.json.decode(path.read_bytes(), type=MeasuredShares) if path.is_file() else None
 
@@ -50,13 +50,13 @@ class BaseShares:
         self._path(person).write_bytes(msgspec.json.encode(shares))
 
     def _path(self, person: Person) -> Path:
-        told = json.dumps([self.conditions, person.name, person.seed, person.wish.name, person.wish.kind])
-        return self.folder / f"before-{hashlib.blake2b(told.encode(), digest_size=8).hexdigest()}.json"
+        conditions = json.dumps([self.conditions, person.name, person.seed, person.wish.name, person.wish.kind])
+        return self.folder / f"before-{hashlib.blake2b(conditions.encode(), digest_size=8).hexdigest()}.json"
 
 
 @dataclass(slots=True)
 class Probes:
-    """Measures one server. The same version behind the same words is measured once."""
+    """Measures one server. The same version with the same system text is measured once."""
 
     client: Client
     settings: TrialSettings
@@ -65,10 +65,10 @@ class Probes:
     _known: dict[tuple[str, str, str], MeasuredShares] = field(default_factory=dict)
 
     async def shares(self, asked: MeasurementTarget) -> MeasuredShares:
-        """Each time the same problems with the same sampling seeds, at the temperature everybody is served with.
+        """Each time the same problems with the same sampling seeds, at the temperature used for everybody.
 
-        Side requests, which nobody learns from and no hint stands in. Where the server may carry hints, main requests
-        in sessions of their own that nothing follows, so that nothing is learned from them either; and the side ones.
+        Side requests, which are not learned from and get no hint. If the server may carry hints, also main requests, in
+        separate sessions without a next state, so that these are not learned from either.
         """
         person, version = asked.person, await self._version()
         if asked.may_carry:
@@ -120,7 +120,7 @@ class Probes:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was asked, what came, and what it was worth."""
+    """The request, the reply, and its rating."""
 
     asked: str
     answer: AgentAnswer

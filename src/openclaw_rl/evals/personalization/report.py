@@ -1,4 +1,4 @@
-"""A plan's figures for people: an HTML page, and a section of the results document with its picture beside it."""
+"""A plan's figures for people: an HTML page, and a section of the results document with a picture next to it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LEGEND = (
 )
 WINDOW = 3  # sessions in the running share
 COLOURS = ("#2f6fde", "#2a9d6e", "#d9822b", "#8e5bd0", "#c0417a")
-WIDTHS = (8, 6, 4, 3, 2)  # lines that lie on each other still show
+WIDTHS = (8, 6, 4, 3, 2)  # lines that overlap still show
 STYLE = (
     "svg{background:#fff}.grid{stroke:#e4e7ec}.axis{fill:#667085;font:12px system-ui,sans-serif}"
     ".note{fill:#1d2430;font:600 13px system-ui,sans-serif}"
@@ -43,7 +43,7 @@ STYLE = (
 
 
 def as_html(plan: EvalPlan, figures: dict[str, Json], trials: Sequence[Trial]) -> str:
-    """The page; it needs nothing beside it."""
+    """The page; it needs no other file."""
     plots = "".join(
         figure(
             curves(method.name, _of(trials, method.name)),
@@ -103,7 +103,7 @@ def as_markdown(plan: EvalPlan, figures: dict[str, Json], picture: str) -> str:
 def write_results(
     document: Path, plan: EvalPlan, figures: dict[str, Json], trials: Sequence[Trial], section: str = ""
 ) -> None:
-    """The plan's section of the document, named after the mode unless told otherwise, and its picture beside it."""
+    """The plan's section of the document, by default named after the mode, and its picture next to it."""
     section = section or plan.mode
     picture = document.with_name(f"{document.stem}-{section}.svg")
     put_section(document, f"eval-{section}", as_markdown(plan, figures, picture.name))
@@ -112,7 +112,7 @@ def write_results(
 
 
 def _degenerate(plan: EvalPlan, figures: dict[str, Json]) -> str:
-    """The degenerate replies that were kept, to be read; nothing where there were none."""
+    """The stored degenerate replies, for reading; empty if there were none."""
     items = [
         f"<li>{escape(method.name)}, {escape(user)}, seed {_at(odd, 'seed')}, after session {_at(odd, 'after_session')}"
         f" ({escape(', '.join(map(str, json_list(_at(odd, 'why')))))}): {escape(str(_at(odd, 'reply')))}</li>"
@@ -158,7 +158,7 @@ def _sum(value: Json) -> str:
 
 
 def curves(method: str, trials: Sequence[Trial]) -> str:
-    """A picture of the method as inline SVG; lines end where the sessions do.
+    """A picture of the method as inline SVG; lines end with the sessions.
 
     Session by session, the share of seeds whose first reply counted, a line for each user.
     """
@@ -181,7 +181,7 @@ def curves(method: str, trials: Sequence[Trial]) -> str:
 
 
 def running(trials: Sequence[Trial], person: str) -> list[float]:
-    """For each session the share of good first replies among the seeds, over the last few sessions."""
+    """For each session the seeds' share of good first replies, over the last few sessions."""
     rows = [[session.is_good for session in trial.sessions_of(person)] for trial in trials if person in trial.people]
     shares = []
     for at in range(max((len(row) for row in rows), default=0)):
@@ -191,7 +191,7 @@ def running(trials: Sequence[Trial], person: str) -> list[float]:
 
 
 def sheet(pictures: Sequence[str]) -> str:
-    """Pictures below each other as one SVG file, its style inside."""
+    """Pictures one below another as one SVG file, with its style."""
     placed = "".join(
         picture.replace("<svg ", f'<svg y="{at * plots.HEIGHT}" width="{plots.WIDTH}" height="{plots.HEIGHT}" ', 1)
         for at, picture in enumerate(pictures)

@@ -1,4 +1,4 @@
-"""A trial: people talk to a server session after session, and what it does unasked is measured at fixed points."""
+"""A trial: people talk to a server session after session, and its first replies are measured at fixed points."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ OnProgress = Callable[[int, int, str], None]
 
 
 def nobody_listens(said: str, score: int, hint: str) -> None:
-    """For judges that find out by themselves what was meant."""
+    """Does nothing: for judges that derive the meaning themselves."""
 
 
 @dataclass(slots=True)
 class TrialConversation:
-    """One conversation as it goes."""
+    """A running conversation."""
 
     person: Person
     job: Job
@@ -58,9 +58,9 @@ class TrialConversation:
 
 @dataclass(slots=True)
 class TrialRun:
-    """A trial under way. `people` teach, in turns; `everybody` is measured.
+    """A running trial. `people` teach, in turns; `everybody` is measured.
 
-    `tell` is told of everything a user says what it means, for a scripted judge; `on_progress` of every session.
+    `tell` gets the meaning of each user message, for a scripted judge; `on_progress` gets every session.
     """
 
     client: Client
@@ -78,7 +78,7 @@ class TrialRun:
     memories: dict[str, Memory] = field(default_factory=dict)
 
     async def run(self) -> Trial:
-        """Measures, talks round after round, and measures again where somebody converges and after."""
+        """Measures, talks round after round, and measures again when somebody converges, and afterwards."""
         started, number = time.monotonic(), 0
         self.memories = {person.user_id: Memory() for person in self.everybody}
         await self._measure(BEFORE, 0)
@@ -94,7 +94,7 @@ class TrialRun:
         return await self._trial(time.monotonic() - started)
 
     async def run_in_turn(self) -> Trial:
-        """One person after the other, each until they converge or are given up; everybody is measured in the end."""
+        """One person after the other, each until they converge or are given up; everybody is measured at the end."""
         started, total = time.monotonic(), len(self.people) * self.settings.sessions
         self.memories = {person.user_id: Memory() for person in self.everybody}
         await self._measure(BEFORE, 0)
@@ -132,7 +132,7 @@ class TrialRun:
         ]
 
     def _until(self) -> int:
-        """The last round, as far as is known by now."""
+        """The last round, as far as it is known."""
         met = [number for number in self._met() if number is not None]
         all_met = len(met) == len(self.people)
         return min(3 * max(met), self.settings.most_sessions) if all_met else self.settings.sessions
@@ -148,7 +148,7 @@ class TrialRun:
             await self._measure(label, number, is_final=number >= self._until())
 
     async def _measure(self, label: str, number: int, whose: str = "", *, is_final: bool = False) -> None:
-        """Only in the end as main requests: a server that carries hints looks at its users' latest turns."""
+        """Main requests are measured only at the end: a server that carries hints looks at its users' latest turns."""
         shares = []
         for person in self.everybody:
             system = self.memories[person.user_id].system
@@ -192,7 +192,7 @@ class TrialRun:
         return await self.client.turn(turn) if self.method.judges else TurnNews(turn, "", "", None, (), ())
 
     async def _converse(self, talk: TrialConversation) -> None:
-        """Until the user is content, has what they wanted in their file, and has said so; or has had enough."""
+        """Until the user is content, has the answer in their file and says so, or gives up."""
         job, said = talk.job, talk.job.opening
         while True:
             answer = await self._answer(talk, said)
@@ -209,7 +209,7 @@ class TrialRun:
             return
         said = await self.voice.thanks(job)
         self.tell(said, 1, "")
-        # What the model answers to thanks has no next state, so nothing is learned from it.
+        # The reply to thanks has no next state, so nothing is learned from it.
         await self._answer(talk, said)
         talk.answers.pop()
 
@@ -221,7 +221,7 @@ class TrialRun:
             self.memories[talk.person.user_id].add(said)
 
     async def _files(self, talk: TrialConversation) -> bool:
-        """The user asks for the answer in their file, and once more where it did not come to stand there."""
+        """The user asks for the answer in their file, and once more if it is not there."""
         job = talk.job
         assert job.path is not None
         asked = world.append_request(job.path, job.words)

@@ -1,4 +1,4 @@
-"""What one trial of one method leaves behind: sessions, and what was measured at fixed points."""
+"""The result of one trial of one method: sessions, and measurements at fixed points."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ class TrialSettings:
     sessions: int = 20
     """Sessions of each user until a method that has not converged is given up."""
     most_sessions: int = 40
-    """Sessions of each user at most; one that converged at c goes on to 3c, or to this."""
+    """Sessions of each user at most; one that converged at c continues to 3c, or to this."""
     most_corrections: int = 3
     """How often a user corrects before giving a session up."""
     problems: int = 60
     """Unseen problems of each user in one measurement."""
     temperature: float = 0.7
-    """Of every reply, measured ones included."""
+    """The temperature of every reply, measured ones included."""
     max_tokens: int = 256
     """Of every reply."""
     at_once: int = 16
-    """Measured requests in flight."""
+    """Concurrent requests of a measurement."""
     settle_s: float = 120.0
-    """How long is waited at most, between sessions, until the server has learned what it can."""
+    """The longest wait between sessions for the server to learn what it can."""
     poll_s: float = 0.03
-    """How often the server is asked whether it has."""
+    """How often the server's status is read meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialSession:
-    """One conversation: what the first reply was worth, and what it took to get a good one."""
+    """One conversation: the rating of the first reply, and the effort to get a good one."""
 
     person: str
     number: int
     follows: bool
     right: bool
     odd: tuple[str, ...]
-    filed: bool | None  # whether the file was changed as asked; None where nobody got so far, or has no file
+    filed: bool | None  # whether the file was changed as asked; None if this was not reached, or there is no file
     corrections: int
     turns: int
     hints: tuple[str, ...]
@@ -55,13 +55,13 @@ class TrialSession:
 
     @property
     def is_good(self) -> bool:
-        """Whether the first reply counts: wish followed, right, nothing odd, and the file changed where it was to."""
+        """Whether the first reply counts: wish followed, right, no defects, and the file changed if it should."""
         return self.follows and self.right and not self.odd and self.filed is not False
 
 
 @dataclass(frozen=True, slots=True)
 class FaultyReply:
-    """A reply that is not sane, and why not."""
+    """A reply with defects, and what they are."""
 
     why: tuple[str, ...]
     asked: str
@@ -70,10 +70,10 @@ class FaultyReply:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredShares:
-    """First replies to one person's unseen problems at one moment; nobody learns from these.
+    """First replies to one person's unseen problems at one moment; nothing is learned from these.
 
-    `bare` counts those that followed the wish with nothing added to the prompt, where that was measured apart;
-    `odd` are some of the degenerate ones, to be read.
+    `bare` counts those that followed the wish with nothing added to the prompt, if that was measured separately;
+    `odd` are some of the degenerate ones, for reading.
     """
 
     person: str
@@ -91,7 +91,7 @@ class MeasuredShares:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A moment that was measured. `person` is whose convergence it is, where it is one."""
+    """A measured moment. `person` is set if it is a person's convergence."""
 
     label: str
     after_session: int
@@ -105,7 +105,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One method with one seed: the people it learned from, and everybody it was measured on."""
+    """One method with one seed: the people who taught, and everybody who was measured."""
 
     method: str
     seed: int
@@ -117,7 +117,7 @@ class Trial:
     versions_refused: int
     refused: int
     seconds: float
-    hints_in_use: int = 0  # in prompts, where a server carries them
+    hints_in_use: int = 0  # in prompts, if a server carries them
     hints_retired: int = 0
 
     def sessions_of(self, person: str) -> tuple[TrialSession, ...]:
@@ -125,11 +125,11 @@ class Trial:
         return tuple(session for session in self.sessions if session.person == person)
 
     def converged_at(self, person: str, *, gated: bool = True) -> int | None:
-        """The session that completes three in a row; ungated, only the wish counts."""
+        """The session that completes three in a row; without gating only the wish counts."""
         return converged(self.sessions_of(person), gated=gated)
 
     def point(self, label: str, person: str = "") -> Point | None:
-        """The point of that name, where it was measured."""
+        """The point of that name, if it was measured."""
         return next((item for item in self.points if item.label == label and item.person in ("", person)), None)
 
     @property

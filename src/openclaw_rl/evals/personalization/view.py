@@ -1,4 +1,4 @@
-"""What a plan looks like while it runs: progress bars in a terminal, plain lines where the output is a file."""
+"""What a plan looks like while it runs: progress bars in a terminal, plain lines if the output is a file."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class PlanView:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leaves what is done standing."""
+        """Leaves the finished lines on the screen."""
         self._bars.stop()
 
     def started(self, cell: str) -> None:
-        """A bar of its own."""
+        """A separate bar."""
         self._running[cell] = self._bars.add_task(cell, total=None, what="starting a server")
 
     def progressed(self, cell: str, done: int, of: int, what: str) -> None:
-        """So many of so many sessions; how many there will be changes when somebody converges."""
+        """The number of sessions done and in total; the total changes when somebody converges."""
         self._bars.update(self._running[cell], completed=done, total=of, what=what)
 
     def finished(self, cell: str, trial: Trial, *, is_kept: bool) -> None:
-        """The outcome as a line, which stays."""
+        """The outcome as a permanent line."""
         self._done += 1
         if cell in self._running:
             self._bars.remove_task(self._running.pop(cell))
@@ -61,10 +61,10 @@ class PlanView:
 
 def line(cell: str, trial: Trial, *, is_kept: bool) -> str:
     """A trial in a line."""
-    told = []
+    people = []
     for person in trial.people:
         at, raw = trial.converged_at(person), trial.converged_at(person, gated=False)
         marks = "".join("+" if session.is_good else "-" for session in trial.sessions_of(person))
-        told.append(f"{person} {at or 'never'} (wish alone {raw or 'never'}) {marks}")
+        people.append(f"{person} {at or 'never'} (wish alone {raw or 'never'}) {marks}")
     spent = "kept from an earlier run" if is_kept else f"{trial.seconds:.0f} s, {trial.steps} steps"
-    return f"{cell}: {'; '.join(told)}; {spent}"
+    return f"{cell}: {'; '.join(people)}; {spent}"

@@ -1,4 +1,4 @@
-"""What became of twelve wishes, for people: a table for each way of carrying them, as a page and as a section."""
+"""The results for twelve wishes: a table for each way of carrying them, as a page and as a section."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def as_html(figures: dict[str, Json]) -> str:
 
 
 def write_results(document: Path, figures: dict[str, Json]) -> None:
-    """The section of the document, written anew."""
+    """The section of the document, rewritten."""
     put_section(document, "eval-wishes", as_markdown(figures))
 
 

@@ -17,7 +17,7 @@ from openclaw_rl.evals.personalization.trials import Trial
 from openclaw_rl.tiny import manners
 from openclaw_rl.tiny.styles import Style
 
-HOLDS = 0.8  # the share of first replies to unseen tasks that follow a wish which holds
+HOLDS = 0.8  # the share of first replies to unseen tasks that must follow a wish for it to count as learned
 USER = "user"
 _STYLES = {Style.NATURAL: natural, Style.DETAILED: detailed, Style.FRIENDLY: friendly}
 _FIRST, _LAST, _STYLE = manners.Aspect.FIRST, manners.Aspect.LAST, manners.Aspect.STYLE
@@ -60,7 +60,7 @@ def one_user(exercises: Exercises, seed: int) -> tuple[Person, ...]:
 
 
 def wish_figures(plan: EvalPlan, trials: Sequence[Trial]) -> dict[str, Json]:
-    """Per carry how many wishes hold in the end, as served and with nothing added, and the tokens a prompt grew by."""
+    """Per carry: wishes followed at the end, as served and with nothing added, and tokens added to a prompt."""
     carries: dict[str, Json] = {}
     for method in plan.methods:
         own = [trial for trial in trials if trial.method == method.name]
@@ -89,7 +89,7 @@ def wish_figures(plan: EvalPlan, trials: Sequence[Trial]) -> dict[str, Json]:
 
 
 def _held(trial: Trial, *, is_bare: bool = False) -> int:
-    """Wishes that hold in the end."""
+    """Wishes that are followed at the end."""
     counts = [
         (shares.bare if is_bare and shares.bare is not None else shares.wish, shares.of) for shares in trial.end.shares
     ]

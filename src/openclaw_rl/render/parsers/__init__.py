@@ -79,19 +79,19 @@ def _format(family: Family, reply: Reply, tools: Sequence[Tool] | None, is_think
 class Format(Protocol):
     """How answers of one family are written."""
 
-    marks: frozenset[str]  # special tokens that say something; all others are left out
-    undecided: frozenset[str] | None  # text without these letters is text as it stands; None where it need not be
+    marks: frozenset[str]  # special tokens with a meaning; all others are left out
+    undecided: frozenset[str] | None  # text without these letters is plain text; None if that does not follow
 
     def read(self, held: str, *, is_over: bool) -> int:
-        """How many characters from the front of `held` are decided now, having been written into the reply.
+        """Writes decided characters from the front of `held` into the reply, and returns their number.
 
-        0 asks for more text. With `is_over` no more comes, and only what was a call after all may be left undecided.
+        0 asks for more text. With `is_over` no more text comes, and only an unfinished call may be left undecided.
         """
         ...
 
 
 class FormatParser:
-    """Marks are found in the text, so it does not matter whether a tokenizer has one id for them."""
+    """Finds marks in the text, so it does not matter whether a tokenizer has one id for them."""
 
     def __init__(self, table: TokenBytes, form: Format, reply: Reply) -> None:
         self._special = table.silent(form.marks)
@@ -101,7 +101,7 @@ class FormatParser:
         self._held = ""  # text not yet decided
 
     def feed(self, tokens: Sequence[int]) -> list[ReplyDelta]:
-        """What these ids add, each id by itself."""
+        """The deltas of these ids, id by id."""
         regions = self._reply.regions
         for token in tokens:
             if token in self._special:
@@ -111,7 +111,7 @@ class FormatParser:
                 text = self._detokeniser.feed(token)
                 undecided = self._format.undecided
                 if undecided is not None and text and not self._held and undecided.isdisjoint(text):
-                    self._reply.say_token(text)  # most tokens, and cheaply: each is waited for
+                    self._reply.say_token(text)  # the common case, kept fast: a client waits for each token
                     continue
                 regions.token(text)
             if text:
@@ -120,7 +120,7 @@ class FormatParser:
         return self._reply.deltas()
 
     def finish(self) -> list[ReplyDelta]:
-        """What was held back: a broken character, half a mark, an unfinished call."""
+        """The deltas of text held back: a broken character, half a mark, an unfinished call."""
         text = self._detokeniser.flush()
         self._reply.regions.leftover(text)
         self._held += text
@@ -139,7 +139,7 @@ class FormatParser:
 
     @property
     def calls_ended(self) -> int:
-        """How many tool calls are complete."""
+        """The number of complete tool calls."""
         return self._reply.calls_ended
 
     def _read(self, *, is_over: bool) -> None:

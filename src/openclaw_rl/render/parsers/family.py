@@ -1,4 +1,4 @@
-"""The families of formats that answers are read in, and how a model's template tells its own."""
+"""The families of answer formats, and how a model's template reveals its family."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Family(StrEnum):
     PLAIN = "plain"
 
 
-# What tells a family; the first that fits counts. Each line is met where all of its marks stand in what is written.
+# The marks of each family; the first that fits counts. A line fits if all its marks are in the written text.
 _MARKS: tuple[tuple[Family, tuple[str, ...]], ...] = (
     (Family.HARMONY, ("<|channel|>", "<|message|>")),
     (Family.KIMI, ("<|tool_calls_section_begin|>",)),
@@ -48,8 +48,8 @@ _MARKS: tuple[tuple[Family, tuple[str, ...]], ...] = (
 def family_of(template: ChatTemplate) -> Family | None:
     """The format in which the template itself writes a reply that thinks and calls a tool, or asks for one.
 
-    Where the template says nothing of calls, as some reasoning models' do, the tokenizer's own marks tell. None where
-    neither does.
+    If the template has no calls, as for some reasoning models, the tokenizer's own marks decide. None if
+    neither has any.
     """
     texts = _written(template)
     for family, marks in _MARKS:
@@ -57,13 +57,15 @@ def family_of(template: ChatTemplate) -> Family | None:
             return family
     added = {item.content for item in template.tokenizer.get_added_tokens_decoder().values()}
     for family, marks in _MARKS:
-        if family is not Family.HERMES and all(mark in added for mark in marks):  # those are in many vocabularies
+        if family is not Family.HERMES and all(
+            mark in added for mark in marks
+        ):  # Hermes' marks are in many vocabularies
             return family
     return None
 
 
 def opens_thinking(template: ChatTemplate) -> bool:
-    """Whether the template opens the thinking of an answer where it is asked for: the model does not do so itself."""
+    """Whether the template opens the thinking of an answer if it is asked for: the model does not do so itself."""
     options: dict[str, Json] = {"enable_thinking": True, "thinking": True}
     try:
         text = template.text([message(Role.USER, "asked")], (), generation_prompt=True, options=options)
@@ -73,7 +75,7 @@ def opens_thinking(template: ChatTemplate) -> bool:
 
 
 def writes_fences(template: ChatTemplate) -> bool:
-    """Whether calls stand in a fence, as the older of DeepSeek's templates write them."""
+    """Whether calls are in a fence, as the older of DeepSeek's templates write them."""
     return any("```json" in text for text in _written(template))
 
 

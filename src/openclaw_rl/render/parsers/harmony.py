@@ -28,18 +28,18 @@ class _Into(Enum):
 class HarmonyFormat:
     """Analysis is thinking, a message to a recipient is a call with its text as arguments, all else is text.
 
-    A prompt ends with <|start|>assistant, so an answer begins within a header. What is no header is text.
+    A prompt ends with <|start|>assistant, so an answer begins within a header. What is not a header is text.
     """
 
     def __init__(self, reply: Reply) -> None:
         self.marks = frozenset({START, CHANNEL, CONSTRAIN, MESSAGE, *_ENDS})
-        self.undecided: frozenset[str] | None = None  # a message's text goes with its channel
+        self.undecided: frozenset[str] | None = None  # the kind of a message's text depends on its channel
         self._reply = reply
         self._into = _Into.HEADER
         self._start = ""  # the mark in front of the open header
 
     def read(self, held: str, *, is_over: bool) -> int:
-        """How many characters are decided."""
+        """The number of decided characters."""
         at = 0
         while at < len(held) or (is_over and self._into is _Into.HEADER and self._start):
             before = (self._into, at, self._start)
@@ -116,7 +116,7 @@ class HarmonyFormat:
         if held.startswith(START):
             self._into, self._start = _Into.HEADER, START
             return len(START)
-        if held.startswith(CHANNEL):  # a header without its start
+        if held.startswith(CHANNEL):  # a header whose start mark is missing
             self._into = _Into.HEADER
             return 0
         if not is_over and any(mark.startswith(held) for mark in (START, CHANNEL)):

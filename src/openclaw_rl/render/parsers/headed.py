@@ -33,21 +33,21 @@ _KIMI_HEADER = re.compile(rf"\s*((?:functions\.)?([^\s<]+?):\d+)\s*{re.escape(_A
 
 
 def deepseek(reply: Reply, *, is_thinking: bool) -> MarkedFormat:
-    """DeepSeek (V3, R1, V3.1): calls between marks of their own, with or without a fence around the arguments."""
+    """DeepSeek (V3, R1, V3.1): calls between their own marks, with or without a fence around the arguments."""
     return MarkedFormat(_DEEPSEEK, reply, lambda: HeadedCall(reply, _deepseek_header), is_thinking=is_thinking)
 
 
 def kimi(reply: Reply, *, is_thinking: bool) -> MarkedFormat:
-    """Kimi K2: calls in a section of their own, each under the id `functions.name:index` it was given.
+    """Kimi K2: calls in a separate section, each with its id `functions.name:index`.
 
-    Calls keep the ids that were sampled: results are read under them.
+    Calls keep the ids that were sampled: results refer to them.
     """
     return MarkedFormat(_KIMI, reply, lambda: HeadedCall(reply, _kimi_header), is_thinking=is_thinking)
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a header tells, and how long it is; the arguments' brace follows."""
+    """The content of a header and its length; the arguments' brace follows."""
 
     name: str
     length: int
@@ -55,7 +55,7 @@ class Header:
 
 
 class HeadedCall:
-    """One such call. With `ends_itself` it is over with the last brace; else all up to the closing mark is its own."""
+    """One such call. With `ends_itself` it ends with the last brace; else it extends to the closing mark."""
 
     def __init__(self, reply: Reply, header: Callable[[str], Header | None], *, ends_itself: bool = False) -> None:
         self.raw = ""
@@ -71,7 +71,7 @@ class HeadedCall:
         return self._ends_itself and self._braces.is_complete
 
     def feed(self, text: str) -> int:
-        """How many characters belong to it."""
+        """The number of its characters."""
         fresh = text
         if not self._is_call:
             self.raw += text
@@ -92,7 +92,7 @@ class HeadedCall:
         return len(text)
 
     def close(self, *, is_whole: bool) -> str | None:
-        """Nothing is left over of a call; None where it is none."""
+        """Empty: a call leaves no rest; None if it is not a call."""
         return "" if self._is_call else None
 
 

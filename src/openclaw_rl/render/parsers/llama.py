@@ -15,13 +15,13 @@ MARKS = Marks("<|python_tag|>", is_bare=True)
 
 
 def llama(reply: Reply, tools: Sequence[Tool] | None, *, is_thinking: bool) -> MarkedFormat:
-    """The format. An object without a mark is a call only where it names a tool that was offered, if that is known."""
+    """The format. An object without a mark is a call only if it names an offered tool, if the tools are known."""
     names = None if tools is None else frozenset(tool.name for tool in tools)
     return MarkedFormat(MARKS, reply, lambda: _LlamaCalls(reply, names), is_thinking=is_thinking)
 
 
 class _LlamaCalls:
-    """One or more objects set apart by semicolons, or one call of a built-in tool."""
+    """One or more objects separated by semicolons, or one call of a built-in tool."""
 
     def __init__(self, reply: Reply, names: frozenset[str] | None) -> None:
         self.raw = ""
@@ -33,7 +33,7 @@ class _LlamaCalls:
         self._is_code = False
 
     def feed(self, text: str) -> int:
-        """How many characters belong to the calls."""
+        """The number of characters of the calls."""
         at = 0
         while at < len(text) and not self.is_over:
             if self._is_code:
@@ -43,7 +43,7 @@ class _LlamaCalls:
         return at
 
     def close(self, *, is_whole: bool) -> str | None:
-        """What stands behind the last call; None where nothing is a call."""
+        """The text after the last call; None if there is no call."""
         if self._call is not None:
             self._end(self._call)
         if self._is_code and not self._taken:

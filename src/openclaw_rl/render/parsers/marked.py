@@ -1,4 +1,4 @@
-"""Answers of thinking, text, and calls that stand between marks: what most families share."""
+"""Answers of thinking, text, and calls between marks, as in most families."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ THINK, END_THINK = "<think>", "</think>"
 
 
 class Body(Protocol):
-    """What stands behind the mark that begins a call."""
+    """The text after the mark that begins a call."""
 
-    raw: str  # all that it has read
+    raw: str  # all that was read
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more belongs to it."""
+        """Whether it is complete."""
         ...
 
     def feed(self, text: str) -> int:
-        """How many characters belong to it; fewer than given only once it is over."""
+        """The number of its characters; fewer than given only if it is complete."""
         ...
 
     def close(self, *, is_whole: bool) -> str | None:
-        """What at the end of `raw` is no part of a call; None where nothing is a call."""
+        """The end of `raw` that is not part of a call; None if there is no call."""
         ...
 
 
@@ -36,7 +36,7 @@ class Body(Protocol):
 class Marks:
     """The marks of one family.
 
-    `closes` is empty where calls end by themselves; `aside` only set calls apart; with `is_bare` an answer may begin
+    `closes` is empty if calls end by themselves; `aside` only separate calls; with `is_bare` an answer may begin
     with a call's brace and no mark.
     """
 
@@ -57,7 +57,7 @@ class Marks:
 
     @cached_property
     def undecided(self) -> frozenset[str]:
-        """What a mark in the middle of text begins with, and the new lines that may be in front of it."""
+        """The beginnings of marks in the middle of text, with the new lines that may precede them."""
         return frozenset("\n").union(mark[0] for mark in (self.opens, *self.aside))
 
 
@@ -68,7 +68,7 @@ class _State(Enum):
 
 
 class MarkedFormat:
-    """New lines that only set marks apart belong to the format and are left out. A call that is no call is text."""
+    """New lines that only separate marks belong to the format and are left out. An invalid call is text."""
 
     def __init__(self, marks: Marks, reply: Reply, body: Callable[[], Body], *, is_thinking: bool = False) -> None:
         self.marks = marks.all
@@ -79,11 +79,11 @@ class MarkedFormat:
         self._body: Body | None = None
         self._state = _State.REASONING if is_thinking else _State.TEXT
         self._has_thought = is_thinking
-        self._skips_lines = is_thinking  # new lines right behind a mark
-        self._before = ""  # what stands in front of the open call, given back where it turns out to be text
+        self._skips_lines = is_thinking  # new lines right after a mark
+        self._before = ""  # the text before the open call, restored if the call turns out to be text
 
     def read(self, held: str, *, is_over: bool) -> int:
-        """How many characters are decided."""
+        """The number of decided characters."""
         at = 0
         while at < len(held) or (is_over and self._state is _State.CALL):
             before = (self._state, at)
@@ -113,7 +113,7 @@ class MarkedFormat:
         return self._read_text(held, is_over)
 
     def _read_start(self, held: str, is_over: bool) -> int | None:
-        """Thinking, or a call without a mark, in front of everything else; None where there is neither."""
+        """Thinking, or a call without a mark, at the very beginning; None if there is neither."""
         start = held.lstrip()
         lead = len(held) - len(start)
         if start.startswith(self._marks.think):
@@ -179,7 +179,7 @@ class MarkedFormat:
         return ready
 
     def _close(self, body: Body, mark: str) -> None:
-        """Ends the open call; `mark` is empty where it ended by itself, or the answer ended inside it."""
+        """Ends the open call; `mark` is empty if it ended by itself, or the answer ended inside it."""
         left = body.close(is_whole=bool(mark) or body.is_over)
         self._body, self._state = None, _State.TEXT
         if left is None:
@@ -195,12 +195,12 @@ class MarkedFormat:
 
 
 def before_marks(text: str, marks: tuple[str, ...]) -> int:
-    """How much of the text cannot belong to a coming mark or to the new lines in front of one."""
+    """The length of the text that cannot belong to a coming mark or to the new lines before one."""
     return len(text[: len(text) - half_mark(text, marks)].rstrip("\n"))
 
 
 def half_mark(text: str, marks: tuple[str, ...]) -> int:
-    """How many characters at the end of the text begin one of the marks, the most where several do."""
+    """The number of characters at the end of the text that begin a mark; the most if there are several."""
     most = 0
     for mark in marks:
         at = text.find(mark[0], max(0, len(text) - len(mark) + 1))

@@ -20,12 +20,12 @@ _NINE = re.compile(r"[0-9A-Za-z]{9}\Z")
 
 
 def mistral(reply: Reply, *, is_thinking: bool) -> MarkedFormat:
-    """The format. A call that tells its id keeps it: results are read under it."""
+    """The format. A call with an id keeps it, since results refer to it."""
     return MarkedFormat(MARKS, reply, lambda: _MistralCalls(reply), is_thinking=is_thinking)
 
 
 class _MistralCalls:
-    """What stands behind one [TOOL_CALLS]: a list of calls, each given out once it is whole, or one headed call."""
+    """The text after one [TOOL_CALLS]: a list of calls, each reported when complete, or one headed call."""
 
     def __init__(self, reply: Reply) -> None:
         self.raw = ""
@@ -37,7 +37,7 @@ class _MistralCalls:
         self._taken = 0  # up to here `raw` is calls
 
     def feed(self, text: str) -> int:
-        """How many characters belong to the calls."""
+        """The number of characters of the calls."""
         at = 0
         while at < len(text) and not self.is_over:
             if self._headed is not None:
@@ -49,7 +49,7 @@ class _MistralCalls:
         return at
 
     def close(self, *, is_whole: bool) -> str | None:
-        """What stands behind the last call; None where nothing is a call."""
+        """The text after the last call; None if there is no call."""
         if self._headed is not None and self._headed.close(is_whole=is_whole) is not None:
             self._taken = len(self.raw)
         if self._call is not None:
@@ -104,11 +104,11 @@ def _header(raw: str) -> Header | None:
     return None if found is None else Header(found.group(1), found.end(), found.group(2))
 
 
-def nine_letters(told: str) -> str:
-    """The id itself where it is nine letters and digits, as Mistral's templates demand; else nine made from it."""
-    if _NINE.match(told):
-        return told
-    number = int.from_bytes(hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+def nine_letters(call_id: str) -> str:
+    """The id itself if it is nine letters and digits, as Mistral's templates demand; else nine derived from it."""
+    if _NINE.match(call_id):
+        return call_id
+    number = int.from_bytes(hashlib.blake2b(call_id.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
     letters: list[str] = []
     for _ in range(9):
         number, rest = divmod(number, len(_LETTERS))

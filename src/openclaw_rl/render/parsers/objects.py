@@ -1,4 +1,4 @@
-"""JSON as it is written: where an object ends, one call written as an object, and the answers that hold such calls."""
+"""Incremental JSON: the end of an object, a call written as an object, and the answers with such calls."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _FIRST_KEY = re.compile(r'\s*\{\s*"((?:[^"\\]|\\.)*)"')
 _HERMES = Marks("<tool_call>", "</tool_call>")
 _KEYS = frozenset({"name", "arguments", "parameters", "id", "type", "function"})
 _PLAIN = re.compile(r'[^"{}\[\]\\]+')
-_HEADER_CHARS = 1000  # a call that has not told its name by then is read once it is whole
+_HEADER_CHARS = 1000  # a call without a name by then is read when complete
 
 
 class Braces:
-    """Finds the end of one object or list, however it is cut."""
+    """Finds the end of one object or list, in pieces of any size."""
 
     def __init__(self) -> None:
         self.is_complete = False
@@ -31,7 +31,7 @@ class Braces:
         self._is_escaped = False
 
     def feed(self, text: str) -> int:
-        """How many characters belong to it."""
+        """The number of its characters."""
         at = 0
         while at < len(text) and not self.is_complete:
             if not self._is_escaped and (plain := _PLAIN.match(text, at)):
@@ -59,10 +59,10 @@ class Braces:
 class ObjectCall:
     """One call, `{"name": ..., "arguments": {...}}`; the key may be `parameters` as well.
 
-    Once name and the opening brace of the arguments have been read, fragments are given out as they come, and the
-    call stays a call with its arguments as written even where they turn out to be no JSON: what was streamed cannot be
-    taken back, and clients of this API know that arguments may not parse. Anything else is judged once it is whole.
-    With `waits` all is: for formats whose calls tell their id last.
+    After the name and the opening brace of the arguments, fragments are reported as they come, and the
+    call stays a call with its arguments as written even if they turn out not to be JSON: what was streamed cannot be
+    withdrawn, and clients of this API know that arguments may not parse. Anything else is decided when complete.
+    With `waits` everything is, for formats that write the id last.
     """
 
     def __init__(self, reply: Reply, *, names: Collection[str] | None = None, waits: bool = False) -> None:
@@ -80,7 +80,7 @@ class ObjectCall:
         return self._outer.is_complete or (not self.is_call and self._is_hopeless())
 
     def feed(self, text: str) -> int:
-        """How many characters belong to the object."""
+        """The number of characters of the object."""
         if not self.raw.strip() and text.strip() and not (self.raw + text).lstrip().startswith("{"):
             self.raw += text
             return len(text)
@@ -94,7 +94,7 @@ class ObjectCall:
         return used
 
     def close(self) -> bool:
-        """Whether it is a call, once it is over or no more comes."""
+        """Whether it is a call, when complete or no more text comes."""
         if self.is_call:
             return True
         if self._waits and self._outer.is_complete and self._begin(_id_in(self.raw)):
@@ -115,13 +115,13 @@ class ObjectCall:
         return True
 
     def _begin(self, call_id: str | None = None) -> bool:
-        """Gives out name and arguments as far as they are written, where they begin as expected."""
+        """Reports name and arguments as far as written, if they begin as expected."""
         found = _HEADER.match(self.raw)
         if found is None:
             return False
         try:
             name: Json = json.loads(found.group(1), strict=False)
-        except ValueError:  # a name with a broken escape: whole calls alone can be judged
+        except ValueError:  # a name with a broken escape: only complete calls can be decided
             return False
         if not self._is_name(name):
             return False
@@ -153,7 +153,7 @@ def hermes(reply: Reply, *, is_thinking: bool) -> MarkedFormat:
 
 
 class _HermesCall:
-    """One object between its marks; what follows it there is left out."""
+    """One object between its marks; text after it is left out."""
 
     def __init__(self, reply: Reply) -> None:
         self.raw = ""
@@ -161,13 +161,13 @@ class _HermesCall:
         self._call = ObjectCall(reply)
 
     def feed(self, text: str) -> int:
-        """All of it belongs to the call."""
+        """The whole text belongs to the call."""
         self.raw += text
         self._call.feed(text)
         return len(text)
 
     def close(self, *, is_whole: bool) -> str | None:
-        """Nothing is left over of a call; None where it is none."""
+        """Empty: a call leaves no rest; None if it is not a call."""
         return "" if self._call.close() else None
 
 
@@ -181,5 +181,7 @@ def _object(text: str) -> dict[str, Json] | None:
 
 def _id_in(raw: str) -> str | None:
     body = _object(raw)
-    told = None if body is None else body.get("id")
-    return told if isinstance(told, str) and told.isascii() and told.isalnum() and len(told) == 9 else None
+    call_id = None if body is None else body.get("id")
+    return (
+        call_id if isinstance(call_id, str) and call_id.isascii() and call_id.isalnum() and len(call_id) == 9 else None
+    )

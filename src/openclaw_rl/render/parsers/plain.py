@@ -1,4 +1,4 @@
-"""Answers that are text and nothing else: for models whose template knows neither thinking nor tool calls."""
+"""Answers of text only, for models whose template has neither thinking nor tool calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PlainParser:
         return found
 
     def finish(self) -> list[ReplyDelta]:
-        """What is left of a broken character."""
+        """The rest of a broken character."""
         text = self._detokeniser.flush()
         self._regions.leftover(text)
         return [self._say(text)] if text else []

@@ -1,4 +1,4 @@
-"""An answer as far as it has been read: what tokens add to it, and what formats write into."""
+"""An answer read so far: the deltas of tokens, and the object that formats write to."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from openclaw_rl.core.message import Message, Role, TextPart, ToolCall
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """More of what the model thinks before it speaks."""
+    """More of the model's thinking."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """More of what it says."""
+    """More of its text."""
 
     text: str
 
@@ -48,11 +48,11 @@ class StreamParser(Protocol):
     """One answer, read as it is sampled. Feeding ids one by one or many at once gives the same deltas."""
 
     def feed(self, tokens: Sequence[int]) -> list[ReplyDelta]:
-        """What these ids add."""
+        """The deltas of these ids."""
         ...
 
     def finish(self) -> list[ReplyDelta]:
-        """What was held back, once no more ids come."""
+        """The deltas of text held back, when no more ids come."""
         ...
 
     def message(self) -> Message:
@@ -60,12 +60,12 @@ class StreamParser(Protocol):
         ...
 
     def spans(self) -> tuple[Span, ...]:
-        """Which of the ids fed are what; they tile them."""
+        """The kinds of the ids fed, as spans that cover them all."""
         ...
 
     @property
     def calls_ended(self) -> int:
-        """How many tool calls are complete."""
+        """The number of complete tool calls."""
         ...
 
 
@@ -77,9 +77,9 @@ class _Call:
 
 
 class Reply:
-    """Formats call these in the order of the text. Every character read is settled once, by its kind.
+    """Formats call these in the order of the text. Every character is settled once, with its kind.
 
-    What has been handed out is never taken back: `deltas` gives what was added since it was last called.
+    Deltas are never withdrawn: `deltas` returns those since its last call.
     """
 
     def __init__(self, call_id: Callable[[int], str]) -> None:
@@ -93,16 +93,16 @@ class Reply:
 
     @property
     def has_spoken(self) -> bool:
-        """Whether it holds any text."""
+        """Whether it contains any text."""
         return bool(self._text)
 
     @property
     def calls(self) -> int:
-        """How many calls have begun."""
+        """The number of calls begun."""
         return len(self._calls)
 
     def deltas(self) -> list[ReplyDelta]:
-        """What was added since the last time."""
+        """The deltas since the last call."""
         found, self._deltas = self._deltas, []
         return found
 
@@ -121,13 +121,13 @@ class Reply:
             self._deltas.append(TextDelta(text))
 
     def say_token(self, text: str) -> None:
-        """One more token, all of it text, where all text before it is settled."""
+        """One more token that is text only; all text before it must be settled."""
         self.regions.whole(text, SpanKind.TEXT)
         self._text.append(text)
         self._deltas.append(TextDelta(text))
 
     def part(self, *, is_thinking: bool) -> None:
-        """Sets one stretch of thinking or text apart from the one before, where a format has several."""
+        """Separates a stretch of thinking or text from the one before, if a format has several."""
         if is_thinking and self._reasoning:
             self._reasoning.append("\n\n")
             self._deltas.append(ReasoningDelta("\n\n"))
@@ -144,7 +144,7 @@ class Reply:
         self.regions.settle(SpanKind.TOOL_CALL, length)
 
     def call(self, name: str, own_id: str | None = None) -> None:
-        """A call begins; without an id of its own it gets one."""
+        """A call begins; without an id it gets one."""
         index = len(self._calls)
         self._calls.append(_Call(own_id or self._call_id(index), name))
         self._deltas.append(CallDelta(index, self._calls[index].id, name))
@@ -156,7 +156,7 @@ class Reply:
             self._deltas.append(ArgumentsDelta(len(self._calls) - 1, text))
 
     def end_call(self) -> None:
-        """The last call is whole."""
+        """The last call is complete."""
         self.calls_ended += 1
 
     def message(self) -> Message:
@@ -171,9 +171,9 @@ class Reply:
 
 
 class Regions:
-    """Notes where each token's text ends and what each stretch of text is, and joins the two as spans.
+    """Records where each token's text ends and the kind of each stretch, and combines the two as spans.
 
-    A token belongs to the stretch that its first character lies in; special tokens are marks.
+    A token belongs to the stretch that its first character is in; special tokens are marks.
     """
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ class Regions:
         self._size += len(text)
 
     def whole(self, text: str, kind: SpanKind) -> None:
-        """One more token whose text is of this kind, where all text before it is settled."""
+        """One more token whose text is of this kind, all text before it must be settled."""
         self._starts.append(self._size)
         self._size = self._settled = self._size + len(text)
         if self._kinds and self._kinds[-1] is kind:
@@ -199,12 +199,12 @@ class Regions:
             self._kinds.append(kind)
 
     def special(self, flushed: str) -> None:
-        """One more token that is the format's own; `flushed` is text the tokens before it left over."""
+        """One more token that is the format's own; `flushed` is the rest of the text of earlier tokens."""
         self._size += len(flushed)
         self._starts.append(-1)
 
     def leftover(self, text: str) -> None:
-        """Text that the tokens so far left over at the end."""
+        """The rest of the text at the end."""
         self._size += len(text)
 
     def settle(self, kind: SpanKind, length: int) -> None:
@@ -219,8 +219,8 @@ class Regions:
             self._kinds.append(kind)
 
     def spans(self) -> tuple[Span, ...]:
-        """The tokens so far, tiled. Text not yet settled counts as text."""
-        starts: list[int] = []  # one for each span: an object a token would take milliseconds of a long answer's end
+        """Spans that cover all tokens so far. Text not yet settled counts as text."""
+        starts: list[int] = []  # one for each span: an object per token would delay a long answer's end by milliseconds
         kinds: list[SpanKind] = []
         region, last = 0, None
         for index, start in enumerate(self._starts):

@@ -1,4 +1,4 @@
-"""Calls whose arguments are in tags, one pair of key and value each, as text and not as JSON: GLM and Qwen3-Coder."""
+"""Calls whose arguments are in tags, one key and value each, as text instead of JSON: GLM and Qwen3-Coder."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from openclaw_rl.render.parsers.reply import Reply
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """How one family writes them.
+    """The format of one family.
 
-    `head` matches up to the first pair and tells the name, `key` matches the start of a pair and tells its key, and
-    `closes` ends its value. `foot` matches all that may stand behind the last pair. With `has_lines` a new line on
+    `head` matches up to the first pair and captures the name, `key` the start of a pair and its key, and
+    `closes` ends its value. `foot` matches all that may follow the last pair. With `has_lines` a new line on
     either side of a value belongs to the format.
     """
 
@@ -56,10 +56,10 @@ def qwen_coder(reply: Reply, tools: Sequence[Tool] | None, *, is_thinking: bool)
 
 
 class TaggedCall:
-    """One such call, its arguments made JSON pair by pair.
+    """One such call, its arguments turned into JSON pair by pair.
 
-    A value is text where the tool's schema says so, or where it is not JSON; else it is the JSON that was written. What
-    is cut or broken behind the first pair leaves the arguments' object open: nobody takes it for the whole call.
+    A value is text if the tool's schema says so, or if it is not JSON; else it is the JSON as written. Text that
+    is cut or broken after the first pair leaves the arguments' object open, so that it is not taken for a whole call.
     """
 
     def __init__(self, reply: Reply, tags: Tags, tools: Sequence[Tool] | None) -> None:
@@ -68,22 +68,22 @@ class TaggedCall:
         self._reply = reply
         self._tags = tags
         self._tools = tools or ()
-        self._name: str | None = None  # told by the text
-        self._is_call = False  # given out
+        self._name: str | None = None  # as read from the text
+        self._is_call = False  # reported
         self._at = 0
         self._key: str | None = None
-        self._looked = 0  # no value ends in front of here
+        self._looked = 0  # no value ends before this position
         self._pairs = 0
 
     def feed(self, text: str) -> int:
-        """All of it belongs to the call."""
+        """The whole text belongs to the call."""
         self.raw += text
         while self._step():
             pass
         return len(text)
 
     def close(self, *, is_whole: bool) -> str | None:
-        """Nothing is left over of a call; None where it is none."""
+        """Empty: a call leaves no rest; None if it is not a call."""
         if self._name is None:
             found = self._tags.head.fullmatch(self.raw)
             if found is None:
@@ -141,7 +141,7 @@ class TaggedCall:
         return json.dumps(value, ensure_ascii=False)
 
     def _type_of(self, key: str) -> Json:
-        """What the tool's schema says of this argument; None where it says nothing."""
+        """The tool's schema of this argument; None if there is none."""
         schema = next((tool.parameters for tool in self._tools if tool.name == self._name), None)
         properties = None if schema is None else schema.get("properties")
         told = properties.get(key) if isinstance(properties, Mapping) else None

@@ -1,4 +1,4 @@
-"""A client of OSWorld's guest protocol: it drives a desktop of ours or a VM with OSWorld's server alike."""
+"""A client of OSWorld's guest protocol: it drives our desktops and VMs with OSWorld's server alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CALL_S = 150.0
 
 
 class GuestClient:
-    """Calls of one guest. BrowserError where it does not answer, or says that it failed."""
+    """Calls of one guest. BrowserError if it does not answer, or says that it failed."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -40,14 +40,14 @@ class GuestClient:
         return found
 
     async def python(self, code: str) -> None:
-        """Runs Python with pyautogui in the guest; BrowserError where it fails there."""
+        """Runs Python with pyautogui in the guest; BrowserError if it fails there."""
         lines = f"import pyautogui, time; pyautogui.FAILSAFE = False; {code}"
         found = await self.execute(["python3", "-c", lines])
         if found.get("returncode") not in (0, None):
             raise BrowserError(f"the guest could not do {code[:100]!r}: {str(found.get('error'))[-300:]}")
 
     async def file(self, path: str) -> bytes | None:
-        """What a file holds; None where there is none."""
+        """The content of a file; None if there is none."""
         form = aiohttp.FormData({"file_path": path})
         return await self._call("POST", "/file", form=form, missing=True)
 
@@ -93,5 +93,5 @@ class GuestClient:
             raise BrowserError(f"{self.url}{path} does not answer: {problem or type(problem).__name__}") from problem
 
     async def aclose(self) -> None:
-        """Lets the connections go."""
+        """Closes the connections."""
         await self._session.close()

@@ -1,4 +1,4 @@
-"""A desktop in a box: display, window manager and accessibility on a session bus of its own, without a network."""
+"""A desktop in a box: display, window manager and accessibility on a separate session bus, without a network."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST_PICTURE_BYTES = 16_000_000
 
 
 class Desktop:
-    """One desktop. What goes wrong with it raises BoxError."""
+    """One desktop. Its failures raise BoxError."""
 
     def __init__(self, box: Sandbox) -> None:
         self.box = box
@@ -68,16 +68,16 @@ class Desktop:
             raise BrowserError(f"the desktop does not start ({done.exit_status}): {said}")
 
     async def run(self, command: str | Sequence[str], *, timeout_s: float) -> ExecResult:
-        """How a command on the desktop ended."""
+        """The result of a command on the desktop."""
         return await self.box.exec(command, timeout_s=timeout_s, cwd=HOME, env=ENVIRONMENT)
 
     async def launch(self, command: str) -> None:
-        """Starts a program that stays."""
+        """Starts a program that keeps running."""
         quiet = f"setsid {command} > /tmp/run/app.log 2>&1 < /dev/null &"
         await self.run(["bash", "-c", quiet], timeout_s=20)
 
     async def seen(self, what: str) -> bytes:
-        """What the eye sees: `tree` as XML, `picture` as PNG."""
+        """What eye.py sees: `tree` as XML, `picture` as PNG."""
         ask = f"echo {what} > /tmp/run/ask && read -r -t {LOOK_S:.0f} said < /tmp/run/answer && echo $said"
         async with self._lock:
             done = await self.run(["bash", "-c", ask], timeout_s=LOOK_S + 5)
@@ -89,7 +89,7 @@ class Desktop:
             return await self.box.read("/tmp/run/seen", most_bytes=MOST_PICTURE_BYTES)
 
     async def reset(self) -> None:
-        """Ends all programs, wipes the box, and starts again."""
+        """Ends all programs, resets the box, and starts again."""
         await self.box.reset()
         await self._start()
 
@@ -99,7 +99,7 @@ class Desktop:
 
 
 def missing_programs() -> list[str]:
-    """The Debian packages a desktop lacks here."""
+    """The Debian packages that a desktop needs and this machine lacks."""
     return [
         package
         for name, package in NEEDED.items()

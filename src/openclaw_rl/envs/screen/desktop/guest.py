@@ -1,4 +1,4 @@
-"""OSWorld's guest HTTP protocol in front of a desktop of ours: its clients and tasks find what they find in a VM."""
+"""OSWorld's guest HTTP protocol for our desktops: clients and tasks find what they would find in a VM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Guest:
-    """One desktop's server, on the loopback interface and a free port. What it runs, it runs inside the box."""
+    """One desktop's server, on the loopback interface and a free port. Programs run inside the box."""
 
     def __init__(self, desktop: Desktop) -> None:
         self.desktop = desktop
@@ -88,7 +88,7 @@ class Guest:
         path = _text(await _fields(request), "path")
         done = await self._run(["find", path, "-mindepth", "1", "-maxdepth", "1", "-printf", "%y %f\\n"])
         if not done.is_ok:
-            return web.json_response({"error": f"{path} is no folder"}, status=400)
+            return web.json_response({"error": f"{path} is not a folder"}, status=400)
         lines = [line.split(" ", 1) for line in done.stdout.text.splitlines()]
         children = [{"type": "directory" if kind == "d" else "file", "name": name} for kind, name in lines]
         return web.json_response(
@@ -158,7 +158,7 @@ class Guest:
 
 
 def _answering(handler: Handler) -> Handler:
-    """A handler whose mistakes are answered as the protocol does: an object with `status` and `message`."""
+    """A handler whose errors become the protocol's answer: an object with `status` and `message`."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
@@ -174,7 +174,7 @@ def _answering(handler: Handler) -> Handler:
 async def _fields(request: web.Request) -> dict[str, Json]:
     found = await request.json() if request.can_read_body else {}
     if not isinstance(found, dict):
-        raise ValueError("the body is no object")
+        raise ValueError("the body is not an object")
     return found
 
 
@@ -186,7 +186,7 @@ def _text(asked: dict[str, Json], name: str) -> str:
 
 
 def _command(asked: dict[str, Json]) -> list[str]:
-    """The words of a command; with `shell` it is one text for bash. `python` is the system's python3."""
+    """The arguments of a command; with `shell` it is one text for bash. `python` is the system's python3."""
     command = asked.get("command")
     if asked.get("shell"):
         return ["bash", "-c", command if isinstance(command, str) else shlex.join(map(str, command or []))]  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from openclaw_rl.envs.screen.desktop.client import GuestClient
 from openclaw_rl.envs.screen.screen import ActionError, BrowserError, Judgement, ScreenNode, View
 from openclaw_rl.envs.task import Action
 
-# What can be acted on, by the role AT-SPI gives it, and what it is called here.
+# Elements for actions, by AT-SPI's role, with our name for each.
 ROLES: Mapping[str, str] = {
     **{role: "button" for role in ("push-button", "button", "toggle-button", "page-tab-button")},
     **{role: "textbox" for role in ("text", "entry", "password-text", "paragraph", "document-text", "terminal")},
@@ -34,7 +34,7 @@ class _Spot:
 
 
 class GuestScreen:
-    """Meets Screen. `judging` gives the verdict, by the guest's files and commands."""
+    """Implements Screen. `judging` gives the verdict from the guest's files and commands."""
 
     instruction = ""
 
@@ -52,16 +52,16 @@ class GuestScreen:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """As in a browser; a combobox of a desktop is opened by a click."""
+        """The tools of a browser; a click opens a desktop's combobox."""
         return (*(tool for tool in kit.BY_ELEMENT if tool.name != "select"), *kit.BY_PIXEL, kit.SUBMIT)
 
     @property
     def counts(self) -> Mapping[str, Json]:
-        """Nothing is counted on a desktop."""
+        """Empty: nothing is counted on a desktop."""
         return {}
 
     async def look(self) -> View:
-        """What the accessibility tree says is shown."""
+        """The view according to the accessibility tree."""
         nodes, spots = nodes_of(await self.guest.tree())
         self._spots = spots
         return View(nodes, is_cut=len(nodes) >= MOST_NODES)
@@ -75,7 +75,7 @@ class GuestScreen:
         return await self._judging(self.guest)
 
     async def act(self, action: Action) -> None:
-        """Does it with the guest's pyautogui, and gives its programs a moment."""
+        """Does the action with the guest's pyautogui, and gives its programs a moment."""
         await self.guest.python(f"{self._code(action)}; time.sleep(0.3)")
 
     def _code(self, action: Action) -> str:
@@ -119,7 +119,7 @@ class GuestScreen:
 
 
 def nodes_of(xml: str) -> tuple[tuple[ScreenNode, ...], list[_Spot]]:
-    """What is shown of a tree in OSWorld's form, and the middle of each thing that can be acted on."""
+    """The visible part of a tree in OSWorld's form, and the centre of each element for actions."""
     if len(xml) > MOST_XML or "<!DOCTYPE" in xml:
         raise BrowserError("the guest's accessibility tree cannot be read: it is too large or has a DOCTYPE")
     try:

@@ -1,4 +1,4 @@
-"""The part of OSWorld's evaluators that is done here: what a file or a command gives, compared by simple rules."""
+"""The supported part of OSWorld's evaluators: a file's content or a command's output, compared by simple rules."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class MetricCheck:
     """One thing compared."""
 
     metric: str
-    result: Rules  # where it comes from
+    result: Rules  # where the result comes from
     rules: Rules
 
     async def holds(self, guest: GuestClient) -> tuple[bool, str]:
-        """Whether it is as expected, and what was found."""
+        """Whether the result is as expected, and what was found."""
         found = await got(guest, self.result)
         if found is None:
             return False, f"there is no {self.result.get('path')}"
@@ -70,13 +70,13 @@ class MetricCheck:
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """What a task is judged by."""
+    """The evaluator of a task."""
 
     comparisons: tuple[MetricCheck, ...]
     is_any: bool
 
     async def judgement(self, guest: GuestClient) -> Judgement:
-        """1 where all hold, or one of them where any is enough."""
+        """1 if all checks pass, or one of them if any is enough."""
         found = [await one.holds(guest) for one in self.comparisons]
         holds = [is_right for is_right, _ in found]
         reward = float(any(holds) if self.is_any else all(holds))
@@ -84,9 +84,9 @@ class Evaluator:
 
 
 def read_evaluator(value: Json) -> Evaluator:
-    """The evaluator of a task's file. UnsupportedTaskError names what is not done here."""
+    """The evaluator of a task's file. UnsupportedTaskError names what is not supported."""
     if not isinstance(value, dict):
-        raise TaskError("its `evaluator` is no object")
+        raise TaskError("its `evaluator` is not an object")
     metrics = _many(value.get("func"))
     if value.get("postconfig"):
         raise UnsupportedTaskError("its evaluator has a `postconfig`, which would change what is judged")
@@ -96,10 +96,10 @@ def read_evaluator(value: Json) -> Evaluator:
     comparisons = []
     for at, (metric, result) in enumerate(zip(metrics, results, strict=True)):
         if metric not in METRICS:
-            raise UnsupportedTaskError(f"its evaluator is `{metric}`, which is not done here")
+            raise UnsupportedTaskError(f"its evaluator is `{metric}`, which is not supported here")
         if not isinstance(result, dict) or result.get("type") not in GETTERS:
             kind = result.get("type") if isinstance(result, dict) else result
-            raise UnsupportedTaskError(f"its evaluator looks at `{kind}`, which is not done here")
+            raise UnsupportedTaskError(f"its evaluator looks at `{kind}`, which is not supported here")
         rules = expected[at] if at < len(expected) else {}
         if not isinstance(rules, dict) or rules.get("type") != "rule" or not isinstance(rules.get("rules"), dict):
             raise UnsupportedTaskError("what its evaluator expects is not a rule")
@@ -108,7 +108,7 @@ def read_evaluator(value: Json) -> Evaluator:
 
 
 async def got(guest: GuestClient, source: Rules) -> str | None:
-    """What a getter gives, as text."""
+    """The result of a getter, as text."""
     if source.get("type") == "vm_file":
         data = await guest.file(str(source.get("path")))
         return None if data is None else data.decode("utf-8", "replace")

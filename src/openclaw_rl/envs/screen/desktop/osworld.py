@@ -1,4 +1,4 @@
-"""OSWorld's task files: an instruction, what prepares the desktop, and an evaluator; a part of each is done here."""
+"""OSWorld's task files: an instruction, preparation steps, and an evaluator; a part of each is supported here."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Prepares = list[tuple[str, dict[str, Json]]]
 
 
 class OSWorldTasks:
-    """Tasks of one folder. Each gets a desktop of its own, or all take turns on the guest at `guest_url`.
+    """Tasks of one folder. Each gets its own desktop, or all use the guest at `guest_url`.
 
-    `solution` is a key of ours in a task's file: lines of Python with pyautogui that solve it.
+    `solution`, our own key in a task's file, is Python with pyautogui that solves it.
     """
 
     def __init__(self, name: str, files: Mapping[str, Mapping[str, Json]], *, guest_url: str = "") -> None:
@@ -48,25 +48,27 @@ class OSWorldTasks:
 
     @property
     def name(self) -> str:
-        """What they are called together."""
+        """The name of the source."""
         return self._name
 
     @property
     def tasks(self) -> Mapping[str, Task]:
-        """The tasks, by id."""
+        """The tasks by id."""
         return self._tasks
 
     @property
     def broken(self) -> Mapping[str, str]:
-        """What cannot be read, and why."""
+        """Tasks that cannot be read, and why."""
         return self._broken
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox | None:
-        """A box with the desktop in it, prepared. UnsupportedTaskError where the task needs what is not done here."""
+        """A prepared box with the desktop in it. UnsupportedTaskError if the task needs unsupported features."""
         read_evaluator(task.metadata.get("evaluator"))
         prepares = _prepares(task.metadata.get("config"))
         if self._url:
-            raise UnsupportedTaskError("a guest that is elsewhere is not a box", fix="open its tasks as an environment")
+            raise UnsupportedTaskError(
+                "a guest on another machine is not a box", fix="open its tasks as an environment"
+            )
         guest = await Guest(await Desktop.create(boxes)).open()
         box = guest.desktop.box
         self._guests[box.id] = guest
@@ -81,7 +83,7 @@ class OSWorldTasks:
         return box
 
     async def open(self, task: Task, boxes: Boxes | None) -> Screen:
-        """The desktop of a task as a screen."""
+        """The screen of a task's desktop."""
         evaluator = read_evaluator(task.metadata.get("evaluator"))
         if self._url:
             prepares, client = _prepares(task.metadata.get("config")), GuestClient(self._url)
@@ -102,7 +104,7 @@ class OSWorldTasks:
         return GuestScreen(GuestClient(self._guests[box.id].url), evaluator.judgement, close)
 
     async def solve(self, task: Task, attempt: Attempt) -> Attempt:
-        """Runs the lines of its solution. NoSolutionError where it has none."""
+        """Runs the task's solution. NoSolutionError if it has none."""
         lines = task.metadata.get("solution")
         if not isinstance(lines, list) or not lines:
             raise NoSolutionError("it came without a solution")
@@ -115,7 +117,8 @@ class OSWorldTasks:
         return attempt
 
     async def judge(self, task: Task, attempt: Attempt) -> Score:
-        """The evaluator's verdict. Its commands run on the desktop itself: what it shows is no file that a fork has."""
+        """The evaluator's verdict. Its commands run on the desktop itself, because no fork has what the desktop
+        shows."""
         began = time.monotonic()
         evaluator: Evaluator = read_evaluator(task.metadata.get("evaluator"))
         client = self._client(task, attempt)
@@ -137,7 +140,7 @@ class OSWorldTasks:
             await guest.aclose()
 
     async def aclose(self) -> None:
-        """Ends the desktops that are left."""
+        """Ends the remaining desktops."""
         for box in [*self._guests]:
             await self._end(box)
 
@@ -161,7 +164,7 @@ def _task(file: Mapping[str, Json]) -> Task:
     if not isinstance(name, str) or not isinstance(instruction, str) or not instruction.strip():
         raise TaskError("it has no `id` or no `instruction`")
     if not isinstance(file.get("evaluator"), dict):
-        raise TaskError("its `evaluator` is no object")
+        raise TaskError("its `evaluator` is not an object")
     kept = {key: file.get(key) for key in ("config", "evaluator", "solution", "snapshot", "source")}
     metadata: dict[str, Json] = {"kind": "screen", "page": "desktop", "family": str(file.get("snapshot")), **kept}
     split = Split.TEST if file.get("split") == "test" else Split.TRAIN
@@ -169,17 +172,17 @@ def _task(file: Mapping[str, Json]) -> Task:
 
 
 def _prepares(config: Json) -> Prepares:
-    """The calls that prepare a task; UnsupportedTaskError for those that need a network or more than the protocol."""
+    """The calls that prepare a task; UnsupportedTaskError for those that need a network or go beyond the protocol."""
     if config is None:
         return []
     if not isinstance(config, list):
-        raise TaskError("its `config` is no list")
+        raise TaskError("its `config` is not a list")
     found: Prepares = []
     for one in config:
         kind = one.get("type") if isinstance(one, dict) else None
         parameters = one.get("parameters") if isinstance(one, dict) else None
         if kind not in ("launch", "execute", "command", "sleep", "open", "activate_window", "close_window", "write"):
-            raise UnsupportedTaskError(f"its config has `{kind}`, which is not done here")
+            raise UnsupportedTaskError(f"its config has `{kind}`, which is not supported here")
         if not isinstance(parameters, dict):
             raise TaskError(f"its config has `{kind}` without parameters")
         found.append((str(kind), parameters))
@@ -193,11 +196,11 @@ async def _prepare(client: GuestClient, prepares: Prepares) -> None:
             await asyncio.sleep(min(float(str(seconds)), MOST_SLEEP_S))
         elif kind in ("execute", "command"):
             await client.execute(parameters.get("command") or "", shell=bool(parameters.get("shell")))  # type: ignore[arg-type]
-        elif kind == "write":  # ours: a small file without a download
+        elif kind == "write":  # our own kind: a small file without a download
             await client.upload(str(parameters.get("path")), str(parameters.get("text", "")).encode())
         else:
             await client.setup({"open": "open_file"}.get(kind, kind), parameters)
 
 
 async def _nothing() -> None:
-    """A guest that is elsewhere is not ours to end."""
+    """Does nothing: a guest on another machine keeps running."""

@@ -1,4 +1,4 @@
-"""Every family of pages of our own, by name."""
+"""Every family of our own pages, by name."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from openclaw_rl.envs.task import Split
 
 PAGES = Path(__file__).parent.parent / "pages"
 STATE = "() => ({ state: window.task.state(), isOver: window.task.isOver })"
-TEST_SHARE = 5  # one in five contents is of the test split
+TEST_SHARE = 5  # one in five contents is in the test split
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title></title><style>{css}</style></head>
 <body><main id="root"></main><script>{kit}</script><script>{script}
 task.state = build({data}, root);</script></body></html>"""
@@ -26,23 +26,23 @@ task.state = build({data}, root);</script></body></html>"""
 
 @dataclass(frozen=True, slots=True)
 class PageAction:
-    """One action of a solution, in the words of what is seen: it is found by role, name and row."""
+    """One action of a solution; its element is found in the view by role, name and row."""
 
     tool: str
     name: str = ""
     role: str = ""
-    row: str = ""  # part of what stands in the same row
+    row: str = ""  # part of the text in the same row
     value: str = ""
     onto: str = ""  # the name of what something is dragged onto
 
 
 @dataclass(frozen=True, slots=True)
 class PagePlan:
-    """One task of a family. `key` is what makes it different from others: no key is in both splits."""
+    """One task of a family. `key` identifies its content: no key is in both splits."""
 
     instruction: str
-    data: Mapping[str, Json]  # what the page is made of
-    wanted: Mapping[str, Json]  # the state in which the task is solved; the page does not hold it
+    data: Mapping[str, Json]  # the page's content
+    wanted: Mapping[str, Json]  # the state that solves the task; the page does not contain it
     moves: tuple[PageAction, ...]
     key: str
 
@@ -56,7 +56,7 @@ class PageFamily:
     is_small: bool = False
 
     def plan(self, seed: int, split: Split) -> PagePlan:
-        """The task of a seed. Contents are drawn until they are of the split, so that none is in both."""
+        """The task of a seed. Contents are drawn until one belongs to the split, so that none is in both."""
         random = Random(f"{self.name} {split.value} {seed}")
         for _ in range(1_000):
             plan = self.make(random)
@@ -72,14 +72,14 @@ def split_of(family: str, key: str) -> Split:
 
 
 def page_task(family: str, plan: PagePlan) -> PageTask:
-    """The page of a plan, in one file."""
+    """The page of a plan, as one file."""
     data = json.dumps(dict(plan.data)).replace("<", "\\u003c")
     html = PAGE.format(css=_file("kit.css"), kit=_file("kit.js"), script=_file(f"{family}.js"), data=data)
     return PageTask(Site("task.html", {"task.html": html}), STATE, lambda found: judged(found, plan.wanted))
 
 
 def judged(found: Json, wanted: Mapping[str, Json]) -> Judgement:
-    """1 where the state is the wanted one exactly. `right`: the share of its values that are."""
+    """1 if the state is exactly the wanted one. `right`: the share of values that are right."""
     state = found.get("state") if isinstance(found, dict) else None
     if not isinstance(found, dict) or not isinstance(state, dict):
         raise PageError(f"the page gives no state: {json.dumps(found)[:200]}")

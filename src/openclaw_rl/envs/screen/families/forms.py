@@ -1,4 +1,4 @@
-"""Families about filling in: a form, settings, a wizard, a date, a calendar, a code from another window."""
+"""Families about filling in forms: a form, settings, a wizard, a date, a calendar, a code from another window."""
 
 from __future__ import annotations
 

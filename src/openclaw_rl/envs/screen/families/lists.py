@@ -1,4 +1,4 @@
-"""Families about finding and changing one thing among many: tables, menus, shops, mail, boards and files."""
+"""Families about finding and changing one item among many: tables, menus, shops, mail, boards and files."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ STATES = (
 
 
 def element_of(node: Atspi.Accessible) -> ET.Element:
-    """One thing on the screen, without what is in it."""
+    """One element on the screen, without its children."""
     role = (node.get_role_name() or "unknown").replace(" ", "-") or "unknown"
     found = ET.Element(role, {"name": (node.get_name() or "")[:MOST_TEXT]})
     states = node.get_state_set()
@@ -52,12 +52,12 @@ def element_of(node: Atspi.Accessible) -> ET.Element:
 
 
 def is_shown(node: Atspi.Accessible) -> bool:
-    """Whether something can be seen; a program is no thing on the screen, but its windows are."""
+    """Whether something can be seen; a program is not a thing on the screen, but its windows are."""
     return bool(node.get_role() == Atspi.Role.APPLICATION or node.get_state_set().contains(Atspi.StateType.SHOWING))
 
 
 def tree() -> bytes:
-    """All that is shown, the windows first to last; at most so many things."""
+    """All visible elements, window by window, up to a maximum."""
     top = ET.Element("desktop-frame", {"name": "main"})
     waiting, count = [(Atspi.get_desktop(0), top)], 0
     while waiting and count < MOST_NODES:
@@ -74,7 +74,7 @@ def tree() -> bytes:
                 child.clear_cache()
                 found = element_of(child)
             except GLib.Error:
-                continue  # it went away while it was looked at
+                continue  # it disappeared while it was read
             parent.append(found)
             waiting.append((child, found))
             count += 1

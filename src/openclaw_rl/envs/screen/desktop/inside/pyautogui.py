@@ -1,6 +1,6 @@
 """The part of pyautogui that agents and OSWorld's tasks use, done by xdotool.
 
-So one client drives a desktop of ours and a VM alike. Names and arguments are pyautogui's.
+So one client drives our desktops and VMs alike. Names and arguments are pyautogui's.
 """
 
 from __future__ import annotations
@@ -157,13 +157,13 @@ def dragTo(x: float, y: float, duration: float = 0.0, button: str = "left", *_: 
 
 
 def dragRel(x: float = 0, y: float = 0, *_: object, **__: object) -> None:
-    """Drags by so much."""
+    """Drags by a distance."""
     here = position()
     dragTo(here[0] + x, here[1] + y)
 
 
 def scroll(clicks: float, x: float | None = None, y: float | None = None, *_: object, **__: object) -> None:
-    """Scrolls up, or down where it is negative."""
+    """Scrolls up, or down if it is negative."""
     if x is not None:
         moveTo(x, y)
     for _number in range(min(abs(int(clicks)), 100)):
@@ -174,7 +174,7 @@ vscroll = scroll
 
 
 def hscroll(clicks: float, x: float | None = None, y: float | None = None, *_: object, **__: object) -> None:
-    """Scrolls to the right, or to the left where it is negative."""
+    """Scrolls to the right, or to the left if it is negative."""
     if x is not None:
         moveTo(x, y)
     for _number in range(min(abs(int(clicks)), 100)):
@@ -209,7 +209,7 @@ def keyDown(key: str, *_: object, **__: object) -> None:
 
 
 def keyUp(key: str, *_: object, **__: object) -> None:
-    """Lets a key go."""
+    """Releases a key."""
     _run("keyup", _key(key))
 
 
