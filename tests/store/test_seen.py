@@ -32,7 +32,13 @@ async def judged(store: Store, name: str, score: int, hint: str = "", *, said: s
 
 
 async def found(store: Store, wanted: SessionFilter) -> list[str]:
-    return [one.id for one in (await store.seen.sessions(wanted, limit=50, before=None)).found]
+    """All of them: a search ends after half a second, and says where to continue."""
+    page = await store.seen.sessions(wanted, limit=50, before=None)
+    ids = [one.id for one in page.found]
+    while page.at is not None:
+        page = await store.seen.sessions(wanted, limit=50, before=page.at)
+        ids += [one.id for one in page.found]
+    return ids
 
 
 async def test_conversations_come_newest_first_a_page_at_a_time(tmp_path: Path) -> None:

@@ -165,7 +165,10 @@ class SinkFeeder:
         except OSError:
             self._note("its process has ended")
             return None
-        said = _line(process.stdout, limit_s)
+        try:
+            said = _line(process.stdout, limit_s)
+        except (OSError, ValueError):  # it was closed meanwhile
+            said = ""
         if said is None:
             self._note(f"it did not answer within {limit_s:g} s")
         elif not said:
