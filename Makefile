@@ -49,7 +49,7 @@ serve: .venv/installed  ## serve the bundled model on 127.0.0.1:30000
 	@$(BIN)/openclaw-rl serve
 
 test: .venv/installed  ## all tests that need no GPU
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 test-boxes: .venv/installed  ## boxes, tasks and their walls (needs bubblewrap for most)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs -m slow tests/envs
