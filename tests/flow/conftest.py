@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
 from flow_parts import Judging, Served
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """A command that ran in the test's own process leaves no handler behind: its stream is closed."""
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    yield
+    for each in [*root.handlers]:
+        if type(each) is logging.StreamHandler and each not in handlers:
+            root.removeHandler(each)
+    root.setLevel(level)
 
 
 @pytest_asyncio.fixture

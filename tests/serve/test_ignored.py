@@ -52,6 +52,19 @@ CASES: list[Case] = [
     (CHAT, {"store": True, "sparkle": 1, "service_tier": "auto"}, "store, sparkle, service_tier"),
     (CHAT, {"web_search_options": {}}, "web_search_options"),
     (CHAT, {"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools.custom"),
+    (
+        CHAT,
+        {
+            "tools": [{"type": "custom", "custom": {"name": "x"}}],
+            "tool_choice": {"type": "custom", "custom": {"name": "x"}},
+        },
+        "tools.custom, tool_choice",
+    ),
+    (
+        CHAT,
+        {"tools": [{"type": "custom", "custom": {"name": "x"}}], "tool_choice": "required"},
+        "tools.custom, tool_choice",
+    ),
     (CHAT, {"tools": [{"type": "function", "function": {"name": "x", "strict": True}}]}, "tools.strict"),
     (MESSAGES, {"service_tier": "auto", "mcp_servers": [{"type": "url"}]}, "service_tier, mcp_servers"),
     (

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 import tarfile
 from pathlib import Path
 from typing import IO
+
+if sys.version_info < (3, 11, 4):  # whose tarfile has no filters
+    from backports import tarfile  # type: ignore[no-redef]
+
+ArchiveError = tarfile.TarError
 
 
 def single_file(source: Path) -> tuple[bytes, int] | None:
@@ -25,6 +31,14 @@ def pack(source: Path, file: IO[bytes]) -> None:
         for name in sorted(os.listdir(source)):
             archive.add(source / name, name, filter=owned)
     file.flush()
+
+
+def unpack_foreign(archive: Path, place: Path) -> None:
+    """Unpacks somebody's archive into `place`. Raises OSError, or ArchiveError for one that is broken, contains devices
+    or would write outside `place`.
+    """
+    with tarfile.open(archive) as file:
+        file.extractall(place, filter="data")
 
 
 def unpack(file: IO[bytes], target: Path) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import tarfile
 import tempfile
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from openclaw_rl.envs.box.archive import ArchiveError, unpack_foreign
 from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
 from openclaw_rl.envs.task import Resources, Score, Task, TaskTimeouts
 from openclaw_rl.envs.tasks.prepared import PreparedState, PreparedStates
@@ -155,9 +155,8 @@ def unpacked(archive: Path, place: Path) -> Path:
     """The path of the archive's content, without its top folder. TaskError if it cannot be read."""
     shutil.rmtree(place, ignore_errors=True)
     try:
-        with tarfile.open(archive) as file:
-            file.extractall(place, filter="data")
-    except (OSError, tarfile.TarError) as problem:
+        unpack_foreign(archive, place)
+    except (OSError, ArchiveError) as problem:
         raise TaskError(f"the archive {archive.name} cannot be read: {problem}") from problem
     tops = [*place.iterdir()]
     return tops[0] if len(tops) == 1 and tops[0].is_dir() else place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -69,6 +69,20 @@ def tool_choice_of(value: Json) -> ToolChoice:
         code="unsupported_parameter",
         param="tool_choice",
     )
+
+
+def asks_elsewhere(value: Json, kinds: Iterable[str], own: Collection[str]) -> bool:
+    """Whether the only calls that OpenAI's two APIs ask for here are of tools that are left out.
+
+    `kinds` are those of all tools in the request, `own` those that the client runs.
+    """
+    if value == CallMode.REQUIRED:
+        found = set(kinds)
+        return bool(found) and found.isdisjoint(own)
+    kind = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or not kind:
+        return False
+    return any(each not in own and each.startswith(kind) for each in kinds)  # a tool's kind may end in a date
 
 
 def answer_form(

@@ -29,7 +29,7 @@ from openclaw_rl.serve.request.params import (
     top_logprobs_of,
 )
 from openclaw_rl.serve.request.thinking import chat_wishes, options_of, unheeded
-from openclaw_rl.serve.request.tool_choice import answer_form, tool_choice_of
+from openclaw_rl.serve.request.tool_choice import ToolChoice, answer_form, asks_elsewhere, tool_choice_of
 from openclaw_rl.serve.request.unseen import Placeholders
 from openclaw_rl.serve.stream import streamed, whole
 
@@ -70,6 +70,7 @@ def _read(parts: ServeParts, raw: bytes) -> _Read:
     check_sizes(fields)
     body = parsed_in_pieces(raw, fields, ChatBody, "messages", MessageSpec, most=parts.context_length)
     ignored += [f"tools.{tool.type}" for tool in body.tools or () if tool.type != "function"]
+    ignored += ["tool_choice"] if _asks_elsewhere(body) else []
     ignored += unheeded(body.reasoning, "reasoning", ("effort", "enabled", "max_tokens"))
     ignored += unheeded(body.thinking, "thinking", ("type", "budget_tokens"))
     return _Read(body, fields, ignored)
@@ -78,7 +79,8 @@ def _read(parts: ServeParts, raw: bytes) -> _Read:
 def _asked(parts: ServeParts, read: _Read, top_logprobs: int) -> GenerationRequest:
     body, fields, unseen = read.body, read.fields, Placeholders()
     facts, limit = facts_of(fields), limit_of(body, parts.settings)
-    choice, has_one_call = tool_choice_of(value_of(body.tool_choice)), body.parallel_tool_calls is False
+    choice = ToolChoice() if _asks_elsewhere(body) else tool_choice_of(value_of(body.tool_choice))
+    has_one_call = body.parallel_tool_calls is False
     tools = choice.offered(parts.offered.tools(body.tools, fields["tools"]) if body.tools else ())
     strict = {tool.function.name for tool in body.tools or () if tool.function is not None and tool.function.strict}
     held = held_text(body, value_of(body.response_format), "response_format")
@@ -99,6 +101,10 @@ def _asked(parts: ServeParts, read: _Read, top_logprobs: int) -> GenerationReque
         ignored=(*read.ignored, *options.ignored),
         placeholders=unseen.counts,
     )
+
+
+def _asks_elsewhere(body: ChatBody) -> bool:
+    return asks_elsewhere(value_of(body.tool_choice), (tool.type for tool in body.tools or ()), ("function",))
 
 
 def _answer(generation: Generation, response_id: str, model: str, table: TokenBytes | None) -> web.Response:

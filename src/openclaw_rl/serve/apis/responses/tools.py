@@ -15,7 +15,7 @@ from openclaw_rl.core.message import Json, Tool
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.apis.chat.wire import value_of
 from openclaw_rl.serve.request.names import check_name, flat_name
-from openclaw_rl.serve.request.tool_choice import CallMode, ToolChoice, tool_choice_of
+from openclaw_rl.serve.request.tool_choice import ToolChoice, asks_elsewhere, tool_choice_of
 
 INPUT = "input"  # the one argument of a custom tool's function
 _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
@@ -78,20 +78,13 @@ def strict_of(specs: Sequence[OfferedTool]) -> set[str]:
 
 
 def choice_of(value: Json, specs: Sequence[OfferedTool]) -> ToolChoice:
-    """The choice of tools; free if only tools that a server would run are required.
-
-    Raises RequestError if it is invalid.
-    """
-    return ToolChoice() if asks_elsewhere(value, specs) else tool_choice_of(value)
+    """The choice of tools; free if only tools that a server would run are asked for. Raises RequestError."""
+    return ToolChoice() if is_for_servers(value, specs) else tool_choice_of(value)
 
 
-def asks_elsewhere(value: Json, specs: Sequence[OfferedTool]) -> bool:
-    """Whether `tool_choice` allows only calls of tools that are left out."""
-    kinds = {spec.type for _, _, spec in _laid_flat(specs)}
-    if value == CallMode.REQUIRED:
-        return bool(kinds) and not kinds & _OWN
-    kind = value.get("type") if isinstance(value, dict) else None
-    return isinstance(kind, str) and any(each.startswith(kind) for each in kinds - _OWN)  # a kind may end in a date
+def is_for_servers(value: Json, specs: Sequence[OfferedTool]) -> bool:
+    """Whether `tool_choice` asks only for calls of tools that a server would run."""
+    return asks_elsewhere(value, (spec.type for _, _, spec in _laid_flat(specs)), _OWN)
 
 
 def passed_over_tools(specs: Sequence[OfferedTool]) -> list[str]:

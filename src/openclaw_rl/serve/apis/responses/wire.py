@@ -12,7 +12,7 @@ from openclaw_rl.core.message import Json, Message, Role, TextPart, ToolCall
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.apis.chat.wire import object_of, value_of
-from openclaw_rl.serve.apis.responses.tools import OfferedTool, asks_elsewhere, called_with, passed_over_tools
+from openclaw_rl.serve.apis.responses.tools import OfferedTool, called_with, is_for_servers, passed_over_tools
 from openclaw_rl.serve.request.extras import Extras
 from openclaw_rl.serve.request.names import MOST_CALL_ID, check_name, flat_name
 from openclaw_rl.serve.request.params import Refused
@@ -134,7 +134,7 @@ def passed_over(body: InputTokensBody) -> list[str]:
     if body.text is not None and body.text.verbosity is not None:
         found.append("text.verbosity")
     found.extend(passed_over_tools(body.tools or ()))
-    if asks_elsewhere(value_of(body.tool_choice), body.tools or ()):
+    if is_for_servers(value_of(body.tool_choice), body.tools or ()):
         found.append("tool_choice")
     if isinstance(body.input, list) and any(item.type == "reasoning" and _is_sealed(item) for item in body.input):
         found.append("input.encrypted_content")
