@@ -34,7 +34,7 @@ CLASSES = {
 
 @dataclass(frozen=True, slots=True)
 class RolloutBudget:
-    """What one episode may use. Out of budget, its state is judged, as the agent's own failure.
+    """What one episode may use. One out of budget is judged as it stands, and a failure then is the agent's own.
 
     With `needs_end` it is not judged then and its outcome is 0: success requires that the agent ends it.
     `env_s` counts the environment's time only, since the load of the policy's server is not the agent's fault. An

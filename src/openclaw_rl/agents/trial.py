@@ -23,7 +23,7 @@ from openclaw_rl.evals.settled import is_settled
 
 POLL_S = 0.5
 SETTLE_S = 600.0
-FRESH = CurriculumSettings(explore_every=1)  # always the least recently tried task: few tasks would be memorised
+FRESH = CurriculumSettings(explore_every=1)  # always the least recently tried task: a few alone would be memorised
 SMALL = RolloutBudget(turns=6, tokens=320, reply_tokens=80)  # for small tasks: twice what they need
 
 

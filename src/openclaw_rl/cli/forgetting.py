@@ -139,7 +139,7 @@ def _wait(at: Path, name: str, *, remake: bool) -> None:
 
 
 async def _follow(at: Path, name: str, *, remake: bool) -> None:
-    """Shows the progress of a forgetting until it is done, and its certificate. Raises Exit if versions are missing."""
+    """Shows a forgetting's progress to its end, and the certificate. Raises Exit if versions are not made again."""
     from openclaw_rl.owner import forget as server
 
     async for now in server.followed(at, name, until_made=remake):

@@ -144,7 +144,7 @@ def _check_manager(kind: Manager) -> None:
     if kind is Manager.SYSTEMD and (done := _called(ask)).returncode:
         raise ConfigError(
             f"systemd runs no services for this user: {_last(done)}",
-            fix="log in as that user, or start `openclaw-rl serve` with what else runs programs here",
+            fix="log in as that user, or start `openclaw-rl serve` with whatever else runs programs here",
         )
 
 
@@ -160,7 +160,7 @@ def _called(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     except FileNotFoundError as problem:
         raise ConfigError(
             f"there is no {command[0]} on this machine",
-            fix="start `openclaw-rl serve` with what else runs programs here",
+            fix="start `openclaw-rl serve` with whatever else runs programs here",
         ) from problem
     except subprocess.TimeoutExpired as problem:
         raise ConfigError(f"`{' '.join(command)}` did not end in {_ASK_S} seconds") from problem

@@ -13,7 +13,7 @@ CONFIG = "adapter_config.json"
 FULL_WEIGHTS = "model.safetensors"
 FULL_CONFIG = "config.json"
 NO_NEARER = "no update, however small, came nearer to the teacher"  # why no step was taken
-GENTLENESS = "gentleness"  # a metric of a version: how often its step began with a smaller learning rate
+GENTLENESS = "gentleness"  # a metric of a version: how many times its step's first learning rate was lowered
 BULK = "*.safetensors"  # the weights, and the optimiser's moments that a trainer keeps next to them
 
 

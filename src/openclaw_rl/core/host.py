@@ -27,7 +27,7 @@ class Host(Protocol):
     async def folder(self, folder: Path, *, names: Sequence[str] = (), is_kept: bool = False) -> Path:
         """The path of a folder's files there; they are sent if they are missing.
 
-        `names` are the files that matter, all of them if it is empty. Stored files outlive this host.
+        `names` are the files that matter, all of them if it is empty. With `is_kept` the files outlive this host.
         """
         ...
 

@@ -64,7 +64,7 @@ MOVES_BACK: frozenset[State] = frozenset({State.READY, State.DROPPED})
 
 # The states in which an owner may judge a turn again; it is then JUDGED, as if by the judge.
 OVERRULED: frozenset[State] = frozenset({State.SERVED, State.PAIRED, State.JUDGED, State.READY, State.DROPPED})
-# A dropped turn is judged again only if it was dropped because of its verdict, not because of its form.
+# A dropped turn is judged again only if it was dropped for what followed it or was said of it, not for its form.
 OVERRULED_DROPS = frozenset(
     {
         DropReason.NO_SIGNAL,

@@ -155,8 +155,8 @@ class Trainer(Protocol):
 
         That is so even if this trainer has since continued from there: weights never committed, or refused at the gate,
         must not return. Without `under` the weights are on the base model. `gentleness` is how often versions that had
-        learned from these samples were refused: the more often, the smaller the learning rate. Raises StepTooDearError
-        if it took too long or too much memory.
+        learned from these samples were refused: the more often, the smaller the first learning rate. Raises
+        StepTooDearError if it took too long or too much memory.
         """
         ...
 

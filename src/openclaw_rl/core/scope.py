@@ -77,7 +77,7 @@ def own_scope(scopes: Scopes, *, user: str, agent: str) -> str | None:
 
 
 def trained_scopes(scopes: Scopes, *, user: str, agent: str) -> tuple[str, ...]:
-    """The scopes that a user's or agent's turn trains. Without an own scope it is the shared one."""
+    """The scopes that a user's or agent's turn trains. Without a scope of its own it trains the shared one."""
     own = own_scope(scopes, user=user, agent=agent)
     if own is None:
         return (SHARED,)

@@ -1,4 +1,4 @@
-"""`openclaw-rl check`: checks everything in a home folder, and what can be repaired."""
+"""`openclaw-rl check`: checks everything in a home folder, and repairs what it can if asked."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """The result of a step. `reward` is None if steps are not rewarded."""
+    """The result of a step. `reward` is None if the step has none of its own."""
 
     observation: Observation
     reward: float | None = None

@@ -139,6 +139,6 @@ def key_of(session: str) -> str:
 
 
 def meter_of(settings: ServeSettings) -> Meter:
-    """The limits of keys without own limits."""
+    """The limits of keys that have none of their own."""
     usual = Limits(settings.requests_a_minute, settings.tokens_a_minute, settings.max_body_bytes)
     return Meter(usual, settings.feedback_a_minute)

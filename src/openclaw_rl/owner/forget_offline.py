@@ -86,7 +86,7 @@ def check_alone(home: Path) -> None:
 
 
 async def _begun(home: Path) -> Certificate:
-    """The certificate of what is erased, its versions are not yet made again."""
+    """The certificate of what is erased; its versions are not yet made again."""
     async with opened(home) as store:
         held = await store.forgettings.unfinished()
         assert held is not None

@@ -112,7 +112,7 @@ async def export_to(
 ) -> tuple[int, int]:
     """How many turns and side requests were written to `out`: a user's, or everybody's. The server does it if one runs.
 
-    For formats other than records: the number of rows, and 0. A name with .parquet is written as Parquet.
+    For formats other than records: the number of rows, and 0. A name that ends in .parquet is written as Parquet.
 
     Raises StoreError, also if something was forgotten meanwhile; the file is then removed.
     """

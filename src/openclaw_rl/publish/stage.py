@@ -93,7 +93,7 @@ class PublishStage:
     async def start(self) -> None:
         """Serves the versions that were served when the program ended.
 
-        If that version's folder is damaged, its nearest intact ancestor is served instead, and the status says so.
+        If the shared one's folder is damaged, its nearest intact ancestor is served instead, and the status says so.
         """
         rows = await self.store.versions()
         on_their_way = [row for row in rows if row.why == ON_ITS_WAY]

@@ -104,7 +104,7 @@ class _Replay:
         return last
 
     async def anew(self, target: PolicyVersion) -> tuple[RetakeResult | None, tuple[Batch, ...]]:
-        """All batches of the target's scope on new weights; for a user's or agent's scope, after the shared scope's."""
+        """All batches of the target's scope on new weights; a user's or agent's scope on top of the shared one's."""
         below: RetakeResult | None = None
         line = lineage(self.rows, [target])
         if target.scope != SHARED:

@@ -59,7 +59,7 @@ class StartWeights:
 
 @dataclass(frozen=True, slots=True)
 class RetakeResult:
-    """The result: the adapter, the turns consumed, the last step's metrics, and the rehearsal samples."""
+    """The result: the adapter, the turns consumed, the last step's metrics, and the turns rehearsed."""
 
     adapter: Adapter
     turns: tuple[str, ...]

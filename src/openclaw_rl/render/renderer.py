@@ -363,9 +363,9 @@ def _joined(
     shared: int = 0,
     stays: Sequence[Segment] = (),
 ) -> Prompt:
-    """One prompt of the segments that stay if they are in `served`, and of the pieces after them.
+    """One prompt of the segments that keep their place in `served`, and of the pieces after them.
 
-    This many leading ids are known to be those of `served`; the others are compared.
+    `shared` leading ids are known to be those of `served`; the others are compared.
     """
     start = stays[-1].stop if stays else 0
     tail: list[int] = []

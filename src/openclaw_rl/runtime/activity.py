@@ -1,4 +1,4 @@
-"""Counts the requests being answered, the idle time, and refuses new ones at the end."""
+"""Counts the requests being answered and the idle time, and refuses new requests at the end."""
 
 from __future__ import annotations
 

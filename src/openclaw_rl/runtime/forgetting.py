@@ -158,7 +158,7 @@ class Forgetter:
         self.parts.store.forgettings.answered(name)
 
     async def _serve_what_is_left(self) -> None:
-        """From the next request on, serves the versions in the store; versions that saw it get no new requests."""
+        """From the next request on, serves what the store says is served; versions that saw it get no new requests."""
         while True:
             try:
                 await self.parts.publishing.start()

@@ -283,7 +283,7 @@ async def _counted(parts: ServeParts, asked: GenerationRequest, least: int) -> i
 
 
 def _holdable(parts: ServeParts, asked: GenerationRequest) -> GenerationRequest:
-    """The request as the engine can serve it. Raises RequestError if the engine cannot constrain answers."""
+    """The request as the engine can serve it. Raises RequestError if it needs a constraint that the engine lacks."""
     if asked.form is None or parts.check_grammar is not None:
         return asked
     if asked.form.is_needed:
@@ -318,7 +318,7 @@ async def _fitting(
 ) -> tuple[Prompt, tuple[PlacedHint, ...]]:
     """The prompt, and the hints in it. Raises TooManyTokens if there are more than `most`.
 
-    If a request fits as its client wrote it, hints must not make it refused or its answer cut.
+    If a request fits as its client wrote it, hints must not get it refused or its answer cut.
     """
     if carried:
         room_kept = min(asked.max_tokens or 1, _ROOM_KEPT)

@@ -13,7 +13,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300
 
 @dataclass(slots=True)
 class Reuse:
-    """How many ids of prompts that continue a served turn were computed again, and how many reused."""
+    """How many ids prompts that continue a served turn have in all, and how many of these were reused."""
 
     tokens: int = 0
     cached: int = 0

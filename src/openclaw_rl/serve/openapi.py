@@ -63,7 +63,7 @@ BODILESS = frozenset(
         "/v1/rl/training/leases/{id}/extend",
         "/v1/rl/training/leases/{id}/files/{name}",  # its body is the file's bytes
     }
-)  # they are POST routes without a body: everything is in their path and headers
+)  # POST routes without a JSON body: all else is in their path, query and headers
 PICTURE = "/v1/rl/episodes/{id}/steps/{step}/picture"  # its body, sent and received, is a PNG
 _SAYING = ("ChatBody", "CompletionBody", "ResponsesBody", "MessagesBody")
 ANSWERING = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})

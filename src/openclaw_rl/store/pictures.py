@@ -99,7 +99,7 @@ class PictureBook:
         return found
 
     def _place(self, tx: Transaction, name: PictureName, data: bytes) -> None:
-        """Runs in the thread that also erases rows: a picture is placed before them, and then swept, or not at all."""
+        """Runs in the thread that also erases rows: a picture is placed before they go and swept, or not at all."""
         asked = "SELECT 1 FROM episode_steps WHERE episode = ? AND place = ?"
         if tx.sql.execute(asked, (plain(name.episode), name.step)).fetchone() is None:
             raise RequestError(

@@ -95,7 +95,7 @@ class ModelServer:
                 yield token
 
     def logp(self, token: SampledToken, sampling: Sampling) -> float:
-        """The reported log-probabilities."""
+        """The reported log-probability."""
         return 0.0 if sampling.temperature < 0.1 and not self.is_raw else token.logp
 
 

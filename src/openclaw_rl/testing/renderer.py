@@ -64,7 +64,7 @@ class LetterRenderer:
         return turn.prompt if tuple(messages) == turn.read else Prompt(ids_of(self._written(messages)))
 
     def user_opening(self) -> tuple[Prompt, int] | None:
-        """Empty: nothing comes before a user's words."""
+        """None: nothing comes before a user's words."""
         return None
 
     def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:

@@ -18,7 +18,7 @@ MOST_WASTE = 1.5  # comparisons of a pass, as a multiple of those that are neede
 CHEAP = 1 << 20  # this many cost less than a separate pass
 NOTHING = (0,)  # the ids of a pass that only serves the other ranks
 WITHOUT_GRADIENT = 8  # times as many tokens are read at once if nothing is kept for a backward pass
-PIECES = 8  # readings that share a prompt stay together up to this fraction of a rank's share
+PIECES = 8  # readings that share a prompt stay together up to one part in this many of a rank's share
 
 
 def unheard(tokens: int) -> None:
@@ -227,7 +227,7 @@ def _read_rows(model: Speaker, readings: Sequence[Reading], max_tokens: int) -> 
 def read_once(
     model: Speaker, readings: Sequence[Reading], max_tokens: int, heard: Callable[[int], None] = unheard
 ) -> list[Tensor]:
-    """The hidden states of each reading, [n, H], without a graph. `heard` receives the tokens that a pass computed."""
+    """The hidden states of each reading, [n, H], without a graph. `heard` receives each pass's number of tokens."""
     found: dict[int, Tensor] = {}
     with torch.no_grad():
         for one in read(model, readings, WITHOUT_GRADIENT * max_tokens):
@@ -265,7 +265,7 @@ def top_ids(model: Speaker, hidden: Tensor, k: int, logits_at_once: int) -> Tens
 
 
 def balanced(readings: Sequence[Reading], ranks: int, *, updates: int = 1) -> list[list[int]]:
-    """Which readings each rank gets: sequences that continue each other on one rank, and about equal tokens on each.
+    """Which readings each rank gets: sequences that continue each other on one rank, and about equally many tokens.
 
     Returns the readings of each rank, by index and in order; shared tokens count once.
 

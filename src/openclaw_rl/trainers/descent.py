@@ -62,7 +62,7 @@ def walked(
     nearly so and an update hardly lowers it.
 
     `measure` leaves the gradient in the weights; `distance` reads how far off they are. The last update is checked too,
-    so no step ends farther off than necessary. After each one `arrived` receives how many updates are kept and what
+    so no step ends farther off than necessary. After each kept one `arrived` receives how many are kept and what
     share of the distance is left.
     """
     walk = DescentResult()

@@ -161,7 +161,7 @@ class Objective:
 
 
 def anchored(reference: Tensor | None, hinted: Tensor | None) -> Tensor | None:
-    """1 where the hint leaves a token's log-probability as it was: only there the anchor to the base applies.
+    """1 where the hint leaves a token's log-probability as it was: the anchor to the base applies only there.
 
     The base still prefers the tokens that the teacher rejects. Anchored to it there, a policy that has learned better
     would be pulled back by each further correction, and the harder the better it has learned.

@@ -11,7 +11,7 @@ from openclaw_rl.trainers.settings import TrainerSettings
 
 
 def open_trainer(model: Path, settings: TrainerSettings) -> Trainer:
-    """The trainer of the model in this folder; it starts its process at the first call."""
+    """The trainer of the model in this folder; a local one starts its process at the first call."""
     if settings.kind == "external":
         return ExternalTrainer(model, settings)
     return TrainerProcess(model, settings)

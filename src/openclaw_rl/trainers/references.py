@@ -163,7 +163,7 @@ class SamplingPolicies:
     ) -> list[SelectedTokens | None]:
         """The tokens of each lesson in the selected form; None for other forms, and if the policy itself is enough.
 
-        It is if the step has one update (`is_once`) and starts from the version that sampled (`is_own`), or if that
+        It is if the step has one update (`is_once`) and either starts from the version that sampled (`is_own`) or that
         version is not available. `teachers` are hidden states, [n, H], and `beside` a version's folder.
         """
         self.missing = 0

@@ -188,7 +188,7 @@ def shape_of(text: str) -> str:
 
 
 def by_shape(item: Message) -> Message | None:
-    """A user's message, or as a tool's if it is a tool's result; None for a notice."""
+    """A user's message, as a tool's if it is the result of an agent's step; None for a notice."""
     shape = shape_of(item.text)
     return None if shape == NOTICE else replace(item, role=Role.TOOL) if shape else item
 

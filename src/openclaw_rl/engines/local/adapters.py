@@ -97,7 +97,7 @@ class LinearShape:
 
 @dataclass(slots=True)
 class Adapters:
-    """The slots. The owner of both passes `stacks` to the linears."""
+    """The slots. `Core.install` gives their `stacks` to the linears."""
 
     parts: dict[str, LinearSlice]
     shapes: dict[str, LinearShape]

@@ -65,7 +65,7 @@ class AttentionPass:
 
 @dataclass(frozen=True, slots=True)
 class AttentionParams:
-    """The parameters of a layer's attention: scaling, window, ..."""
+    """The scaling and the window of a layer's attention."""
 
     scaling: float | None
     window: int | None

@@ -148,7 +148,7 @@ class LocalEngine:
             self._forget_unused(version)
 
     async def flush(self) -> None:
-        """Drops cached prefixes, those of running requests when they end; returns once the memory is overwritten."""
+        """Drops cached prefixes, those of running requests when they end; returns once what is dropped is wiped."""
         self._send(wire.Flush())
         with suppress(EngineError):
             stats = await self.stats()

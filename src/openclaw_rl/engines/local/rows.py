@@ -135,7 +135,7 @@ class CacheSpace:
         return len(self._unwiped) * UNIT
 
     def flush(self, rows: Iterable[Row]) -> None:
-        """Drops all kept rows, and overwrites them step by step; these running rows follow when they end."""
+        """Drops all kept rows, and overwrites them step by step; these rows follow when they end."""
         self._give_all(self.kept.forget_all())
         in_use = set[int]()
         for row in rows:

@@ -252,7 +252,7 @@ class RemoteEngine:
                         async for piece in stream:
                             self._reused += piece.cached
                             if piece.finish in (Finish.STOP, Finish.LENGTH):
-                                last = piece  # yielded once the stream is read: only then its connection can be reused
+                                last = piece  # yielded once the stream is read: its connection can be reused only then
                             elif piece.tokens:
                                 yield piece
                     finally:

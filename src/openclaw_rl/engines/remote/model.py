@@ -68,7 +68,7 @@ def _ends(model: Path, configurations: tuple[dict[str, Json], ...]) -> tuple[int
 
 
 def adapted_modules(model: Path) -> tuple[str, ...]:
-    """The names of the linear layers that adapters change, if they are exactly the usual ones; else none."""
+    """The names of the linear layers that adapters change, if all of them are usual ones; else none."""
     found = {name.split(".")[-2] for name, shape in _shapes(model).items() if len(shape) == 2} - HEADS
     return tuple(sorted(found)) if found <= USUAL else ()
 

@@ -55,7 +55,7 @@ class Replica:
 
     @property
     def pid(self) -> int:
-        """The process's id; 0 if it runs on another machine."""
+        """The process's id; 0 if no process of this machine was started for it."""
         return self.host.pid
 
     async def start(self) -> None:

@@ -24,8 +24,8 @@ def main() -> None:
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         said, right = json.loads(line)
-        # # Our own time limit applies: theirs works by signals, and cannot stop a long multiplication.
-        # # Text that they cannot parse counts as a different answer. An exception ends this process, and the caller
+        # Our own time limit applies: theirs works by signals, and cannot stop a long multiplication.
+        # Text that they cannot parse counts as a different answer. An exception ends this process, and the caller
         # notices.
         gold, target = (parse(_marked(text), parsing_timeout=None) for text in (right, said))
         is_same = bool(gold and target) and verify(gold, target, timeout_seconds=None)

@@ -23,12 +23,12 @@ LABEL = "openclaw-rl-box"
 MARK = "OPENCLAW_RL_RUN"
 ENGINE_S = 120.0  # how long the engine may take for a box
 KEPT_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID", "KILL")
-# # Kills processes that carry the mark $1; with $2, it spares those that the engine itself started.
+# Kills processes that carry the mark $1; with $2, it spares those that the engine itself started.
 KILL = (
     'for round in 1 2 3; do for file in $(grep -lszxF -- "$1" /proc/[0-9]*/environ); do at=${file%/environ}; '
     'if [ -n "$2" ] && grep -qx "PPid:.0" $at/status; then continue; fi; kill -9 ${at#/proc/} 2>/dev/null; done; done'
 )
-# # The engine passes no file descriptor above 2: the shell reports on stderr, and prints errors as output.
+# The engine passes no file descriptor above 2: the shell reports on stderr, and prints errors as output.
 SHELL = f"exec 3>&2 2>&1; exec {' '.join(SHELL_WORDS)}"
 NO_SUCH_CONTAINER = ("No such container", "no such container", "is not running", "no container with")
 

@@ -149,7 +149,7 @@ class IsolatedBox:
         return result
 
     async def watch_disk(self) -> None:
-        """The folder of the box's files on the disk; ends what runs in a box that uses more than it may."""
+        """Ends all processes of the box if its files use more than they may."""
         usage = await self._ask("usage", {})
         disk, most = usage["disk_bytes"], usage["disk_limit_bytes"]
         assert isinstance(disk, int) and isinstance(most, int)

@@ -1,7 +1,7 @@
 """Entering a box: a process joins its namespaces and forks there, and the fork does the work.
 
 The first process stays outside the box's process namespace and reports how the second one ended. Neither can be traced,
-and both drop their privileges before they do anything.
+and the second drops its privileges before it does the work.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class KeptBox:
         for fd in (stdin, info_write, said_write):
             os.close(fd)
         try:
-            # # bubblewrap gives its pid before its root is set up: joining then would expose this machine's files.
+            # bubblewrap gives its pid before its root is set up: joining then would expose this machine's files.
             received = await asyncio.wait_for(_until(said, READY), START_S)
             if not received.endswith(READY):
                 raise OSError(5, f"bubblewrap made no box: {received.decode('utf-8', 'replace').strip()}")

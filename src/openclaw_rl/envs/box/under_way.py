@@ -74,7 +74,7 @@ class InsideProcess:
         await self._box.kill_since(self._since, 0 if self._box.is_alone else self.inner, spare=[])
 
     async def kill_inner(self, since: int) -> None:
-        """Kills its processes that began after `since`, but never the process itself."""
+        """Kills its processes that began at `since` or later, but never the process itself."""
         await self._box.kill_since(since, 0 if self._box.is_alone else self.inner, spare=[self.inner])
 
     def close(self) -> None:

@@ -216,7 +216,7 @@ class OpenClawGymEnv(gymnasium.Env):  # type: ignore[misc]
 
 
 def calls_of(given: Any) -> Sequence[Action]:
-    """The calls in JSON; ValueError if it has none."""
+    """The calls in JSON; ValueError if it is anything else."""
     listed = given if isinstance(given, list) else [given]
     found: list[Action] = []
     for call in listed:

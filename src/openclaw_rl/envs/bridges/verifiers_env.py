@@ -1,4 +1,4 @@
-"""Environments of verifiers (0.4) played against a running server, each run is an episode.
+"""Environments of verifiers (0.4) played against a running server; each run is an episode.
 
 verifiers has its own loop and its own harnesses, which talk to an endpoint: ours. So nothing is translated. Each run
 begins as an episode, its requests carry the episode's id, and its reward ends it.

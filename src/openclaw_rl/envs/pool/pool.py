@@ -295,7 +295,7 @@ class Pool:
             log.warning("task=%s cannot be prepared: %s", args["task"], problem)
 
     async def drain(self, *, is_on: bool) -> None:
-        """With `on`, gives out nothing more and refuses those who wait, while open leases continue; else ends that."""
+        """With `is_on`, gives out nothing more and refuses those who wait; open leases continue. Else ends that."""
         self.is_draining = is_on
         if is_on:
             self.queue.refuse_all(draining())

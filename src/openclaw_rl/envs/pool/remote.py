@@ -130,7 +130,7 @@ class RemotePool:
 
         `watch` gets the output of a command as it is printed.
 
-        PoolError (`pool_away`) if the server did not answer for `patience_s`, or within `within_s`.
+        PoolError: `pool_away` if the server did not answer for `patience_s`, `deadline_exceeded` after `within_s`.
         """
         name = uuid.uuid4().hex
         headers = {OPERATION: name} | ({} if token is None else {TOKEN: str(token)})

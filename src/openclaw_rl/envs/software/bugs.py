@@ -65,7 +65,7 @@ OPERATORS: dict[type[ast.operator], tuple[str, str]] = {
 
 
 def bugs_in(text: str) -> list[Bug]:
-    """Every bug that can be put into the functions of a file, in the order of the text. None if it cannot be parsed."""
+    """Every bug that can be put into a file's functions, in the order of the text. Empty if it cannot be parsed."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):

@@ -29,7 +29,7 @@ NOTHING = SuiteReport(frozenset(), {}, frozenset())
 
 
 def read_report(report: bytes) -> SuiteReport:
-    """The report from pytest's file; an unreadable file gives no report."""
+    """The report from pytest's file; an unreadable file gives an empty one."""
     try:
         cases = [*ElementTree.fromstring(report).iter("testcase")]
     except ElementTree.ParseError:

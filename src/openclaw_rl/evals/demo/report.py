@@ -126,7 +126,7 @@ def verdict_of(turn: TurnRecord) -> str:
 
 
 def hint_of(turn: TurnRecord) -> str:
-    """The first of the accepted hints, or empty."""
+    """The first of the accepted hints; empty if there is none."""
     return turn.news.hints[0] if turn.news is not None and turn.news.hints else ""
 
 

@@ -141,8 +141,6 @@ def room_for(connections: int) -> int:
 class Door:
     """How many connections may be open at once: a further one is asked to try again, before anything is read from it.
 
-    Also limits how many files and connections the process may have open in total.
-
     Called for each connection, it returns the protocol that answers it. `refused` counts connections without a place.
     """
 

@@ -1,4 +1,4 @@
-"""Parameters of engines that no API names, under vLLM's names. Every body may contain them."""
+"""Parameters of engines beyond what each API itself names, under vLLM's names. Every body may contain them."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def check_ids(raw: msgspec.Raw, most: int) -> None:
 
 
 def pieces(array: bytes, size: int = LARGE_BYTES) -> Iterator[bytes]:
-    """A JSON array as several smaller ones, in order: each of at most `size` bytes, or of one longer item."""
+    """A JSON array as several smaller ones, in order; each but the last ends at the item that reaches `size` bytes."""
     start, depth, at = 1, 0, 0
     while (found := _STRUCTURE.search(array, at)) is not None:
         mark, at = found[0], found.end()

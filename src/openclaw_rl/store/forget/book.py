@@ -121,8 +121,8 @@ class ForgettingBook:
     ) -> ForgetSelection:
         """Erases the rows and records what remains to be done, in one transaction, synced to disk.
 
-        They are searched before the transaction, so that storing a turn does not wait for it. Turns that belong to it
-        and whose requests came before are not stored any more, until `answered`.
+        They are searched for before the transaction, so that storing a turn does not wait for it. Turns that belong to
+        it and whose requests came before are not stored any more, until `answered`.
         """
         looked: _ForgetPreview | None = None
 

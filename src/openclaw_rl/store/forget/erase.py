@@ -141,7 +141,7 @@ def _move_pins(sql: sqlite3.Connection, rows: list[VersionRow], gone: Collection
 
 
 def _unteach(sql: sqlite3.Connection, turn: str, *, is_answered: bool) -> None:
-    """Removes a kept turn's sample and, unless it stays answered, its next state."""
+    """Removes a kept turn's sample and, unless it stays answered, its next state, verdicts and feedback."""
     for table in ("samples", "lessons") if is_answered else TABLES_OF_TURNS:
         sql.execute(f"DELETE FROM {table} WHERE turn = ?", (plain(turn),))
     sql.execute(

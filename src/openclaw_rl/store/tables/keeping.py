@@ -93,7 +93,7 @@ class KeepingBook:
 def superfluous(sql: sqlite3.Connection, keep: Keep) -> list[PolicyVersion]:
     """The versions with weights that are not, and will not soon be, served, continued, compared or used as a base.
 
-    None while a forgetting is being rebuilt: it may start from any of them.
+    None while any forgetting is unfinished: its rebuilding may start from any of them.
     """
     if sql.execute("SELECT 1 FROM forgettings WHERE phase <> 'done'").fetchone() is not None:
         return []

@@ -108,7 +108,7 @@ class ExternalTrainer:
     async def export(self, folder: Path, version: PolicyVersion) -> Adapter:
         """Writes the adapter that was handed back last. Raises TrainerError if there is none."""
         if self._made is None:
-            raise TrainerError("there is no handed back adapter to write")
+            raise TrainerError("there is no handed-back adapter to write")
         return await asyncio.to_thread(_copied, self._made, folder, version)
 
     async def aclose(self) -> None:

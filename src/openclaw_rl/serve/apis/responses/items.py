@@ -64,7 +64,7 @@ def call_item(names: ItemNames, number: int, call: ToolCall, status: str, *, sha
 def output_of(
     reply: Message, turn: str, finish: Finish, *, spans: Sequence[Span], shown: Mapping[str, Json], logprobs: list[Json]
 ) -> list[Json]:
-    """The items of a complete answer; `shown` describes its request. If it was cut, the cut item is incomplete."""
+    """The items of an answer that ended; `shown` describes its request. If it was cut, the cut item is incomplete."""
     names = ItemNames(turn)
     found: list[dict[str, Json]] = []
     if reply.reasoning:
