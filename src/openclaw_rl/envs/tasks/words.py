@@ -30,7 +30,7 @@ DAPO_AFTER = 'Remember to put your answer on its own line after "Answer:".'
 
 
 class WordTasks:
-    """The problems of one file. They need no box: answers are judged as text. AIME files and folders are for testing."""
+    """The problems of a file. They need no box: answers are judged as text. AIME files and folders are for testing."""
 
     def __init__(self, path: Path) -> None:
         folder = path.parent.parent if path.parent.name == "data" else path.parent
