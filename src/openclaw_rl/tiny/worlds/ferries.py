@@ -66,7 +66,7 @@ FERRIES = World(
     name="ferries",
     architecture=Architecture.LLAMA,
     shape=TinyShape(vocabulary=720, hidden=160, layers=4, inner=448, heads=5, kv_heads=5, head_dim=32),
-    schedule=Schedule(steps=380, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
+    schedule=Schedule(steps=800, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
     cut=TokenizerKind.MERGES,
     template=HEADERS,
     kinds={"arrival": _arrival, "start": _start, "seats": _seats},

@@ -52,7 +52,7 @@ FILES = World(
     name="files",
     architecture=Architecture.LLAMA,
     shape=TinyShape(vocabulary=560, hidden=144, layers=4, inner=384, heads=4, kv_heads=4, head_dim=36),
-    schedule=Schedule(steps=320, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
+    schedule=Schedule(steps=640, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
     cut=TokenizerKind.BYTES,
     template=THINKING,
     kinds={"ending": _ending, "numbered": _numbered, "moved": _moved},

@@ -55,7 +55,7 @@ LETTERS = World(
     name="letters",
     architecture=Architecture.QWEN3_MOE,
     shape=TinyShape(vocabulary=512, hidden=128, layers=3, inner=192, heads=4, kv_heads=2, head_dim=32),
-    schedule=Schedule(steps=420, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
+    schedule=Schedule(steps=1000, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
     cut=TokenizerKind.BYTES,
     template=BARS,
     kinds={"count": _count, "place": _place, "length": _length},

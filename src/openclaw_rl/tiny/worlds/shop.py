@@ -66,7 +66,7 @@ SHOP = World(
     name="shop",
     architecture=Architecture.GEMMA3,
     shape=TinyShape(vocabulary=600, hidden=160, layers=4, inner=416, heads=4, kv_heads=1, head_dim=64),
-    schedule=Schedule(steps=340, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
+    schedule=Schedule(steps=640, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
     cut=TokenizerKind.PIECES,
     template=TURNS,
     kinds={"total": _total, "back": _back, "more": _more},
