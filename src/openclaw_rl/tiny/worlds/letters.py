@@ -9,16 +9,18 @@ from openclaw_rl.tiny.worlds.parts import ReplyFormat, WorldProblem
 from openclaw_rl.tiny.worlds.templates import BARS
 from openclaw_rl.tiny.worlds.world import Architecture, TokenizerKind, World, first, last, way
 
-_WORDS = (
-    "plum", "boat", "moon", "tree", "lamp", "book", "door", "salt", "bird", "roof", "seeds", "leaf", "noon", "kiss",
-    "ball", "roots", "banana", "pepper", "onion", "eleven", "dad", "sun", "tea", "puppet",
-)  # fmt: skip
 _LETTERS = "abdeiklmnoprstu"
 _PLACES = ("first", "second", "third")
 
 
+def _word(rng: Random) -> str:
+    """A made word of three to six letters, some of them repeated. With a few real words a model learns those by heart."""
+    some = rng.sample(_LETTERS, rng.randint(2, 4))
+    return "".join(rng.choice(some) for _ in range(rng.randint(3, 6)))
+
+
 def _count(rng: Random, language: str) -> WorldProblem:
-    word = rng.choice(_WORDS)
+    word = _word(rng)
     letter = rng.choice(word)
     many = word.count(letter)
     spelled, times = "-".join(word), "time" if many == 1 else "times"
@@ -30,7 +32,7 @@ def _count(rng: Random, language: str) -> WorldProblem:
 
 
 def _place(rng: Random, language: str) -> WorldProblem:
-    word = rng.choice(_WORDS)
+    word = _word(rng)
     at, spelled = rng.randrange(3), "-".join(word)
     place, letter = _PLACES[at], word[at]
     question = rng.choice((f"What is the {place} letter of {spelled}?", f"Which letter of {spelled} is the {place}?"))
