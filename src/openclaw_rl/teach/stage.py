@@ -214,7 +214,7 @@ class TeachStage:
                 await self.publishing.take_back(user, version)
         contributing, complete = await self._sessions([row for row in rows if row.turn.id not in refused])
         decided = admission(rows, self.rules.wants, refused=refused, contributing=contributing, complete=complete)
-        for row in sorted(decided.samples, key=lambda row: row.turn.at_s):  # `_answers` asks what became of earlier turns
+        for row in sorted(decided.samples, key=lambda row: row.turn.at_s):  # `_answers` needs earlier decisions
             await self._admit(row, None)
             self.looking_at -= 1
             if self.clock() >= until_s:
@@ -369,7 +369,7 @@ class TeachStage:
         return await assembled(known)
 
     def _is_demonstrated(self, row: JudgedTurn) -> bool:
-        """Whether the base model is asked for demonstrations: there is one to ask, and the turn's correction has hints."""
+        """Whether the base model is asked for demonstrations: the turn was corrected with hints, and `base` is set."""
         is_corrected = row.verdict.score is not None and row.verdict.score < 0
         return self.teacher.base is not None and is_corrected and bool(row.verdict.hints)
 
