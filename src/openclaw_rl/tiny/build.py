@@ -96,7 +96,7 @@ def _first_stage(
     threads: int,
     progress: Callable[[Progress, int], None],
 ) -> dict[str, object]:
-    """Trains tokenizer and weights from scratch; returns the manifest. The first `code` texts are code, others prose."""
+    """Trains tokenizer and weights; returns the manifest. The first `code` texts are code, the rest is prose."""
     size = recipe.shape.vocabulary
     tokenizer = vocabulary.train(
         texts[:code], texts[code:], Random(seed), size=size, world_samples=recipe.world_samples
