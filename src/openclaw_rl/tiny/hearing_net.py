@@ -149,7 +149,7 @@ class Net(nn.Module):
             nn.init.normal_(held.weight, std=0.1)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Logits: scores [B, 3], wishes [B, W], places [B, P], and each word as first and last of a literal [B, T, 2]."""
+        """Logits: scores [B, 3], wishes [B, W], places [B, P], and a literal's first and last word [B, T, 2]."""
         vectors = self._vectors(batch)
         is_word = batch.words > 0  # [B, T]
         counts = is_word.sum(1, keepdim=True)
