@@ -1,4 +1,4 @@
-"""Which judged turns become samples: the rules, as a function of what is known."""
+"""The rules for which judged turns become samples, as functions without I/O."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from openclaw_rl.teach.assemble import free
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What is to become of judged turns; those in none of the lists wait."""
+    """The decision about judged turns. Turns in none of the lists wait."""
 
     samples: tuple[JudgedTurn, ...] = ()
-    promoted: tuple[tuple[JudgedTurn, float], ...] = ()  # with the reward each is given
+    promoted: tuple[tuple[JudgedTurn, float], ...] = ()  # each with the reward it is given
     dropped: tuple[tuple[str, DropReason], ...] = ()
 
 
 def has_signal(turn: Turn, verdict: Verdict, wants: Wants) -> bool:
     """Whether the verdict contains what the method learns from.
 
-    A reply that was sampled with hints is learned from as the teacher's, whatever the method, unless it was found bad
-    and no hint says what would have been better.
+    A reply that was sampled with hints is the teacher's. With any method it is learned from if the verdict has a hint,
+    or if its score is 0 or +1.
     """
     if turn.carried:
         return bool(verdict.hints) or verdict.score in (0, 1)
@@ -37,8 +37,8 @@ def has_signal(turn: Turn, verdict: Verdict, wants: Wants) -> bool:
 def refusal(
     turn: Turn, verdict: Verdict, *, may_teach: bool, max_tokens: int, weights_learn: bool = True
 ) -> DropReason | None:
-    """Why a turn can never be a sample, whatever else is in its session; None if it can."""
-    is_silent = verdict.score is None and not verdict.hints  # there was no vote, which is not a zero
+    """Why a turn can never be a sample, whatever else its session contains; None if it can."""
+    is_silent = verdict.score is None and not verdict.hints  # no valid vote, unlike a score of 0
     unfit = unfitness(turn, may_teach=may_teach, max_tokens=max_tokens, weights_learn=weights_learn)
     if is_silent and unfit not in (DropReason.MEMORY_ONLY, DropReason.MAY_NOT_TEACH):
         return DropReason.NO_SIGNAL
@@ -51,7 +51,7 @@ def unfitness(turn: Turn, *, may_teach: bool, max_tokens: int, weights_learn: bo
         return DropReason.MEMORY_ONLY
     if not may_teach:
         return DropReason.MAY_NOT_TEACH
-    if not any(free(turn.completion)):  # nothing was said, or nothing chosen
+    if not any(free(turn.completion)):  # no tokens, or the grammar forced all of them
         return DropReason.EMPTY
     if len(turn.prompt) + len(turn.completion.tokens) > max_tokens:
         return DropReason.TOO_LONG
@@ -68,20 +68,22 @@ def admission(
 ) -> Admission:
     """The decision about each row.
 
-    `contributing` are the sessions that have a sample already, `complete` those that have ended with every turn
-    judged. A turn with a signal becomes a sample. A turn without a signal waits until its session contributes, and is
-    then dropped. If the session ends without a sample, its turn with the best votes is promoted, so that every session
-    with a judged turn contributes. A turn that becomes a sample now may still turn out to teach nothing, so the others
-    of its session wait. If only hints are learned from, a session's first answer is promoted in addition to its samples
-    if it calls tools and was not corrected. Otherwise nothing would preserve how tools are called while all else is
-    corrected.
+    `refused` are turns that can never be samples, and why. `contributing` are the sessions that have a sample already,
+    `complete` those that have ended with every turn judged.
+
+    A turn with a signal becomes a sample. A turn without a signal waits until its session contributes, and is then
+    dropped; if it was sampled with hints, it is dropped at once. If the session is complete without a sample, its turn
+    with the best votes is promoted, so that every session with a judged turn contributes. A turn that becomes a sample
+    now may still turn out to teach nothing, so the others of its session wait. If only hints are learned from, a
+    session's first reply is promoted in addition to its samples if it calls tools and was not corrected. Otherwise
+    nothing would preserve how tools are called while all else is corrected.
     """
     open_rows = [row for row in rows if row.turn.id not in refused]
     samples = tuple(row for row in open_rows if has_signal(row.turn, row.verdict, wants))
     undecided = {row.turn.session for row in samples} - contributing
     silent = [row for row in open_rows if not has_signal(row.turn, row.verdict, wants)]
     dropped = [(turn, reason) for turn, reason in refused.items()]
-    # What the teacher said is not the policy's to be promoted for.
+    # A reply that was sampled with hints is the teacher's: the policy is not rewarded for it.
     dropped += [(row.turn.id, DropReason.NO_SIGNAL) for row in silent if row.turn.carried]
     silent = [row for row in silent if not row.turn.carried]
     promoted: list[tuple[JudgedTurn, float]] = []
@@ -108,7 +110,7 @@ def _opens_with_calls(row: JudgedTurn) -> bool:
 
 
 def _votes(row: JudgedTurn) -> float:
-    """The mean of a turn's valid votes; its score if there were no votes on it."""
+    """The mean of a turn's valid votes; if there were none, its score, or 0.0 without a score."""
     if row.verdict.mean is not None:
         return row.verdict.mean
     return float(row.verdict.score or 0)

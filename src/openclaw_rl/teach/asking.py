@@ -15,11 +15,11 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import EngineError, RequestError
 
-STRANGE_NATS = 0.2  # a token, by which the base model may find a reply less likely than the model that said it
+STRANGE_NATS = 0.2  # a token, by which the base model may find a reply less likely than the weights that sampled it
 
 
 async def reading(renderer: Renderer, turn: Turn, hints: Sequence[PlacedHint]) -> Prompt | None:
-    """The turn's prompt with these hints, rendered off the loop; None if the template refuses."""
+    """The turn's prompt with these hints, rendered in a thread; None if the template refuses."""
     try:
         return await asyncio.to_thread(renderer.reread, turn, with_hints(turn.messages, hints))
     except (RequestError, ValueError):
@@ -27,14 +27,20 @@ async def reading(renderer: Renderer, turn: Turn, hints: Sequence[PlacedHint]) -
 
 
 def is_strange(said: Completion, logp: Sequence[float]) -> bool:
-    """Whether the base model finds a reply much less likely than the weights that said it did; `logp` are its nats."""
+    """Whether the base model finds a reply much less likely than the weights that sampled it did.
+
+    `logp` are the base model's log-probabilities, in nats, one per token.
+    """
     return sum(said.logp) - sum(logp) > STRANGE_NATS * len(said.tokens)
 
 
 async def reply_logp(
     engine: Engine, prompt: Prompt, said: tuple[int, ...], version: PolicyVersion
 ) -> tuple[float, ...]:
-    """Nats of each token of a reply to a prompt. Raises EngineError, also if its queue is full."""
+    """The log-probability of each token of a reply to a prompt, in nats.
+
+    Raises EngineError, also if the engine refuses the request (full queue).
+    """
     whole = Prompt(prompt.tokens + said, images=prompt.images)
     try:
         return (await engine.score(whole, start=len(prompt), version=version)).logp
@@ -43,7 +49,7 @@ async def reply_logp(
 
 
 async def sampled_reply(engine: Engine, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> SampledReply:
-    """A version's reply to a prompt. Raises EngineError, also if its queue is full."""
+    """A version's reply to a prompt. Raises EngineError, also if the engine refuses the request (full queue)."""
     try:
         said = [item async for item in engine.generate(prompt, sampling, version)]
     except RequestError as problem:

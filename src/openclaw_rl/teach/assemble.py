@@ -1,4 +1,4 @@
-"""A judged turn as training data: ids as served, and every signal there is."""
+"""A judged turn as a sample: token ids as served, and all its signals."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ def sample_of(
 ) -> Sample:
     """The sample of a turn. A `reward` marks it as promoted and replaces the score.
 
-    If there are both score and hints, both are kept: the method's weights combine them. A hint is left out if its
-    prompt would be longer than `max_tokens` with the answer. All are left out if there is no user message.
+    If there are both score and hints, both are kept: the method's weights combine them. Each hint of the verdict has a
+    prompt of its own. A hint is left out if its prompt and the reply together have more than `max_tokens` tokens, or if
+    the template refuses. All hints of the verdict are left out if there is no user message.
 
     `known` are the hints that the teacher should follow in addition to those of the verdict: hints that were in the
     prompt, and what else the user has asked for (`others`). So learning one wish does not undo another.
 
-    A turn that was sampled with hints is the teacher's sample: its prompt is the one without them. If the user said
-    nothing about the reply, the teacher reads only the known hints.
+    A turn that was sampled with hints is the teacher's sample: its prompt is the one without them. If the verdict has
+    no hints, the teacher then reads only the known hints.
     """
     is_promoted = reward is not None
     score = reward if is_promoted else verdict.score
@@ -48,7 +49,7 @@ def sample_of(
         mask=free(turn.completion),
         version=turn.completion.version,
         score=None if score is None else float(score),
-        # A zero is neither praise nor blame: measured against a baseline it would become one of them.
+        # A score of 0 is neither praise nor blame: minus a baseline, it would become one of them.
         baseline=baseline if score else None,
         hints=_hint_prompts(turn, verdict, renderer, max_tokens, known),
         group=turn.group,
@@ -59,7 +60,10 @@ def sample_of(
 
 
 def _kept(completion: Completion) -> tuple[float, ...]:
-    """Log of the probability that the grammar left of the model's own distribution: log p(a) - log p(a | allowed)."""
+    """Log of the share of the model's own distribution that the grammar allowed: log p(a) - log p(a | allowed).
+
+    Nats, one per token, at most 0; empty if no grammar constrained the reply.
+    """
     if not completion.forced:
         return ()
     pairs = zip(completion.logp, completion.logp_masked, strict=True)
@@ -67,21 +71,21 @@ def _kept(completion: Completion) -> tuple[float, ...]:
 
 
 def free(completion: Completion) -> tuple[bool, ...]:
-    """Which tokens the model chose. One that its grammar forced says nothing of the model, and teaches nothing."""
+    """For each token, whether the model chose it. Nothing is learned from a token that the grammar forced."""
     forced = completion.forced or (False,) * len(completion.tokens)
     return tuple(not is_forced for is_forced in forced)
 
 
 def bare_prompt(turn: Turn, renderer: Renderer) -> Prompt:
-    """The turn's prompt as its client wrote it, all ids that were served kept."""
+    """The turn's prompt without hints, as its client wrote it; all other ids stay as served."""
     return renderer.reread(turn, turn.messages) if turn.carried else turn.prompt
 
 
 def ema_baseline(rewards: Sequence[float], own: float, decay: float) -> float:
     """The moving average of the user's recent scores: b <- decay * b + (1 - decay) * r, from 0, oldest first.
 
-    `rewards` come newest first and contain the turn's `own` score, which is not a part of its baseline: otherwise
-    every first score would cancel itself.
+    `rewards` come newest first. The turn's `own` score is left out of them once, because it is not a part of its
+    baseline: otherwise it would in part cancel itself.
     """
     others = list(rewards)
     if own in others:
@@ -93,15 +97,16 @@ def ema_baseline(rewards: Sequence[float], own: float, decay: float) -> float:
 
 
 def others(turn: Turn, verdict: Verdict, known: Sequence[PlacedHint]) -> list[PlacedHint]:
-    """The known hints on other subjects than those in the prompt and those given to the turn.
+    """The known hints on other subjects than the hints in the turn's prompt and the hints of its verdict.
 
-    A wish that changes is worded differently: a hint that may be the old wish is not given to a teacher with the new.
+    A user who changes a wish words it differently. So a hint that may be the old wish is not given to a teacher
+    together with the new one.
     """
     return not_about(known, [item.text for item in turn.carried] + [hint.text for hint in verdict.hints])
 
 
 def not_about(hints: Sequence[PlacedHint], said: Sequence[str]) -> list[PlacedHint]:
-    """Those that say something else than what was said, and not its opposite."""
+    """The hints that neither say the same as one of these texts nor may say its opposite."""
     return [item for item in hints if not any(is_about(item.text, text) for text in said)]
 
 
@@ -110,13 +115,13 @@ def _hint_prompts(
 ) -> tuple[HintPrompt, ...]:
     found: list[HintPrompt] = []
     asked = last_user_index(turn.messages)
-    told = [PlacedHint(asked, "", hint.text) for hint in verdict.hints] if asked is not None else []
-    ways = [(*known, hint) for hint in told] or ([tuple(known)] if turn.carried and known else [])
-    for way in ways:
+    new = [PlacedHint(asked, "", hint.text) for hint in verdict.hints] if asked is not None else []
+    readings = [(*known, hint) for hint in new] or ([tuple(known)] if turn.carried and known else [])
+    for hints in readings:
         try:
-            prompt = renderer.reread(turn, with_hints(turn.messages, way))
-        except (RequestError, ValueError):  # a template that refuses
+            prompt = renderer.reread(turn, with_hints(turn.messages, hints))
+        except (RequestError, ValueError):  # the template refuses
             continue
         if len(prompt) + len(turn.completion.tokens) <= max_tokens:
-            found.append(HintPrompt(" ".join(item.text for item in way), prompt.tokens))
+            found.append(HintPrompt(" ".join(item.text for item in hints), prompt.tokens))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""The bridge stage: looks whether the weights follow a user's hints without them, and retires those they do."""
+"""The bridge stage: tests whether the weights follow a user's hints without them, and retires those they do follow."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from openclaw_rl.teach.settings import TeachSettings
 
 log = logging.getLogger(__name__)
 POLL_S = 1.0
-MISLED = 2  # replies that a hint caused; if all of them were corrected, it is retired
-BROUGHT_NATS = 2.0  # by which a hint makes a reply likelier that it brought about
+MISLED = 2  # a hint is retired if it caused this many replies or more, and all of them were corrected
+BROUGHT_NATS = 2.0  # by which a hint makes a reply likelier, at least, if it caused the reply
 LATELY = 8  # this many of the latest replies sampled with a hint are examined for this
 LOOK_BACK = 4  # times `probes`: how many of a user's latest turns are searched for those with a hint
 
@@ -32,7 +32,7 @@ Seen = tuple[int, tuple[tuple[str, str], ...], str]  # the user's verdicts, thei
 
 @dataclass(frozen=True, slots=True)
 class BridgeStatus:
-    """What becomes of hints, for people. `in_use` counts those that stand in prompts."""
+    """The status of hints, for people. `in_use` counts those that are in prompts."""
 
     carry: str = ""
     kept: int = 0
@@ -53,8 +53,8 @@ class BridgeStage:
     now: Callable[[], float] = time.time
     status: BridgeStatus = field(default_factory=BridgeStatus)
     _seen: dict[str, Seen] = field(default_factory=dict)
-    _newest: dict[str, Turn] = field(default_factory=dict)  # by which the weights of a user are known
-    _known: tuple[int, tuple[str, ...]] = (-1, ())  # users with hints in use, as of a change of the store's hints
+    _newest: dict[str, Turn] = field(default_factory=dict)  # a turn of each user, to ask which version serves the user
+    _known: tuple[int, tuple[str, ...]] = (-1, ())  # the store's `changes`, and the users with hints in use then
 
     @property
     def name(self) -> str:
@@ -62,31 +62,32 @@ class BridgeStage:
         return "hints"
 
     def gauges(self) -> Mapping[str, float]:
-        """How many hints there are, and how many stand in prompts."""
-        held = self.status
-        return {"hints_kept": held.kept, "hints_in_use": held.in_use, "hints_retired": held.retired}
+        """How many hints there are, how many are in prompts, and how many are retired."""
+        status = self.status
+        return {"hints_kept": status.kept, "hints_in_use": status.in_use, "hints_retired": status.retired}
 
     async def report(self, facts: StoreFacts) -> StageReport:
         """The state of the bridge."""
         return StageReport(self.name, await self.status_now(), not await self.has_work())
 
     def let_go(self) -> None:
-        """Holds nothing in memory of any turn or hint, as after a restart; not while it runs."""
+        """Removes what is remembered of turns and hints, as after a restart. Not to be called while it runs."""
         self._seen.clear()
         self._newest.clear()
         self._known = (-1, ())
         self.hints.let_go()
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Tests hints until cancelled."""
         while True:
             if not await self.once():
                 await asyncio.sleep(POLL_S)
 
     async def once(self) -> bool:
-        """Tests the hints of every user with hints in use; True if they should be tested again at once.
+        """Tests the hints of every user with hints in use whose turns, hints or weights have changed.
 
-        At most one hint of a user retires in one pass: if two say the same, each has no effect when the other is there.
+        True if any were tested: then there may be more to do. At most one hint of a user is retired in one pass: if two
+        say the same, each has no effect while the other is in the prompt.
         """
         if self.hints.carry is not Carry.BRIDGE:
             return False
@@ -98,7 +99,7 @@ class BridgeStage:
                 continue
             judged = await self._judged(user)
             turns = _good(judged)
-            if turns and self._newest.get(user) is None:  # its weights are known only now
+            if turns and self._newest.get(user) is None:  # the user's version can be asked for only now
                 self._newest[user] = turns[0]
                 seen = await self._seen_now(user, held)
             try:
@@ -112,7 +113,7 @@ class BridgeStage:
         return has_changed
 
     async def has_work(self) -> bool:
-        """Whether there is anything that was not tested yet."""
+        """Whether some user's hints have not been tested since the last change."""
         if self.hints.carry is not Carry.BRIDGE:
             return False
         for user in await self._users():
@@ -121,7 +122,7 @@ class BridgeStage:
         return False
 
     async def status_now(self) -> BridgeStatus:
-        """The present counts."""
+        """The current counts."""
         kept = await self.store.hints.everyone()
         used = 0
         if self.hints.carry is not Carry.WEIGHTS:
@@ -142,29 +143,29 @@ class BridgeStage:
         return self._known[1]
 
     async def _judged(self, user: str) -> list[tuple[Turn, int]]:
-        """The user's latest turns sampled with hints, newest first, with the judge's verdict on each."""
+        """The user's latest turns sampled with hints, newest first, with the score of each."""
         rows = await self.store.hints.latest_rows(user, limit=LOOK_BACK * self.settings.probes)
         found = [(row.turn, row.verdict.score) for row in rows if row.verdict is not None and row.turn.carried]
         return [(turn, score) for turn, score in found if score is not None and turn.completion.tokens]
 
     async def _retire_misleading(self, held: Sequence[KeptHint], judged: Sequence[tuple[Turn, int]]) -> bool:
-        """Retires a hint if all recent replies that it caused were corrected, unless it was asked for again.
+        """Retires the first hint that caused recent replies which were all corrected; True if one was retired.
 
-        A judge sometimes invents a hint, or misunderstands what it applies to, and a model that follows such a hint
-        gives one bad answer after another.
+        Replies from before the user last asked for the hint do not count. A judge sometimes invents a hint, or
+        misunderstands what it applies to, and a model that follows such a hint gives one bad reply after another.
         """
         for hint in held:
-            behind = [(turn, score) for turn, score in judged if _stands_in(hint, turn)]
-            if await self._misleads(hint, held, behind[:LATELY]):
+            with_hint = [(turn, score) for turn, score in judged if _stands_in(hint, turn)]
+            if await self._misleads(hint, held, with_hint[:LATELY]):
                 return await self._retire(hint, "all recent replies that it caused were corrected")
         return False
 
-    async def _misleads(self, hint: KeptHint, held: Sequence[KeptHint], behind: Sequence[tuple[Turn, int]]) -> bool:
-        """Whether it caused at least two of these replies, and all of those were corrected."""
-        if sum(score < 0 for _, score in behind) < MISLED:
+    async def _misleads(self, hint: KeptHint, held: Sequence[KeptHint], judged: Sequence[tuple[Turn, int]]) -> bool:
+        """Whether the hint caused at least `MISLED` of these replies, and all that it caused were corrected."""
+        if sum(score < 0 for _, score in judged) < MISLED:
             return False
         corrected = 0
-        for turn, score in behind:
+        for turn, score in judged:
             if await self._brought_about(hint, held, turn):
                 if score >= 0:
                     return False
@@ -172,12 +173,12 @@ class BridgeStage:
         return corrected >= MISLED
 
     async def _brought_about(self, hint: KeptHint, held: Sequence[KeptHint], turn: Turn) -> bool:
-        """Whether the weights would hardly have given the reply without the hint."""
-        behind, without = await asyncio.to_thread(self._prompts, turn, hint, held)
-        return await self.prober.worth(turn, behind, without) >= BROUGHT_NATS
+        """Whether the hint caused the reply: the weights would hardly have given it without the hint."""
+        hinted, without = await asyncio.to_thread(self._prompts, turn, hint, held)
+        return await self.prober.worth(turn, hinted, without) >= BROUGHT_NATS
 
     async def _retire(self, hint: KeptHint, why: str) -> bool:
-        """Whether it was in use, and still has the same words."""
+        """Retires a hint; False if it is no longer in use, or was reworded meanwhile."""
         has_retired = await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text)
         if has_retired:
             log.info("retired hint=%s user=%s: %s", hint.id, hint.user, why)
@@ -185,42 +186,42 @@ class BridgeStage:
         return has_retired
 
     async def _seen_now(self, user: str, held: Sequence[KeptHint]) -> Seen:
-        """What a look depends on, known without reading any turn."""
+        """What the result of a test depends on, as far as it is known without reading any turn."""
         newest = self._newest.get(user)
         version = "" if newest is None else str(await self.prober.current(newest))
         verdicts = await self.store.hints.verdicts_seen(user)
         return verdicts, tuple((hint.id, hint.text) for hint in held), version
 
     async def _look(self, held: Sequence[KeptHint], turns: Sequence[Turn]) -> bool:
-        """Whether a hint was retired."""
+        """Tests each hint that has `probes` telling turns; True as soon as one was retired. Raises EngineError."""
         for hint in held:
-            behind = telling(hint, turns)[: self.settings.probes]
-            if len(behind) == self.settings.probes and await self._retires(hint, held, behind):
+            tested = telling(hint, turns)[: self.settings.probes]
+            if len(tested) == self.settings.probes and await self._retires(hint, held, tested):
                 return True
         return False
 
     async def _retires(self, hint: KeptHint, held: Sequence[KeptHint], turns: Sequence[Turn]) -> bool:
-        """Retires the hint if the weights reply the same without it. Raises EngineError."""
+        """Retires the hint if the weights reply the same without it; False if it stays. Raises EngineError."""
         gaps: list[Gap] = []
         for turn in turns:
-            behind, without = await asyncio.to_thread(self._prompts, turn, hint, held)
-            gaps.append(await self.prober.gap(turn, behind, without))
+            hinted, without = await asyncio.to_thread(self._prompts, turn, hint, held)
+            gaps.append(await self.prober.gap(turn, hinted, without))
             if not gaps[-1].is_closed:
                 break
         said = sum(gap.said for gap in gaps) / len(gaps)
         strays, replies = sum(gap.strays for gap in gaps), sum(gap.replies for gap in gaps)
-        told = f"it is worth {said:.3f} nats a token, and would have prevented {strays} of {replies} replies without it"
+        what = f"it is worth {said:.3f} nats a token, and would have prevented {strays} of {replies} replies without it"
         log.info("tried hint=%s said=%.3f strays=%d turns=%d", hint.id, said, strays, len(gaps))
         if said > self.settings.retire_gap or not all(gap.is_closed for gap in gaps):
-            self.status = replace(self.status, last=f"{hint.id} stays: {told}")
+            self.status = replace(self.status, last=f"{hint.id} stays: {what}")
             return False
         version = await self.prober.current(turns[0])
-        return await self._retire(hint, f"version {version}{FOLLOWED}: {told}")
+        return await self._retire(hint, f"version {version}{FOLLOWED}: {what}")
 
     def _prompts(self, turn: Turn, hint: KeptHint, held: Sequence[KeptHint]) -> tuple[Prompt, Prompt]:
-        """The turn's prompt with those of its hints that are in use, and without this one."""
-        words = {item.id: item.text for item in held}
-        used = tuple(item for item in turn.carried if words.get(item.id) == item.text)
+        """The turn's prompt with those of its hints that are still in use, and the same without this hint."""
+        texts = {item.id: item.text for item in held}
+        used = tuple(item for item in turn.carried if texts.get(item.id) == item.text)
         rest = tuple(item for item in used if item.id != hint.id)
         return (
             self.renderer.reread(turn, with_hints(turn.messages, used)),
@@ -229,16 +230,16 @@ class BridgeStage:
 
 
 def _good(judged: Sequence[tuple[Turn, int]]) -> list[Turn]:
-    """Those that were not found bad: a bad reply does not show that a hint was learned."""
+    """The turns that were not scored -1: a bad reply does not show that a hint was learned."""
     return [turn for turn, score in judged if score >= 0]
 
 
 def telling(hint: KeptHint, turns: Sequence[Turn]) -> list[Turn]:
-    """The turns sampled with the hint, one for each request; those with the hint after the user's last words first.
+    """The turns sampled with the hint, one for each request; those with the hint after the last user message first.
 
     Later in a conversation the earlier replies show what the hint says, so it has little effect in any case. The same
     request again gives no new information: weights may follow a wish in one kind of task and not in another. Replies
-    from before the user asked for it (again) do not count: after them the user still had to ask.
+    from before the user asked for the hint (again) do not count: after them the user still had to ask.
     """
     found: dict[str, tuple[bool, Turn]] = {}
     for turn in turns:
@@ -250,6 +251,6 @@ def telling(hint: KeptHint, turns: Sequence[Turn]) -> list[Turn]:
 
 
 def _stands_in(hint: KeptHint, turn: Turn) -> bool:
-    """Whether a turn was served with the hint in its present words, since it was last asked for."""
-    told = (hint.id, hint.text)
-    return turn.at_s >= hint.changed_s and any((item.id, item.text) == told for item in turn.carried)
+    """Whether a turn was served with the hint in its current words, after its last change."""
+    same = (hint.id, hint.text)
+    return turn.at_s >= hint.changed_s and any((item.id, item.text) == same for item in turn.carried)

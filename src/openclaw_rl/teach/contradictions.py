@@ -1,9 +1,9 @@
-"""Replies that heed a hint and say something else than the model says without it: the hint took the answer along.
+"""Finds replies that follow a hint but differ in content from the reply without it: the hint changed the answer too.
 
-A small model that is to write in another manner may take another beginning, and after it add what is to be taken away.
-The base model tells: it is given its own reply without the hint, and then the hint as its user's answer. What it now
-finds much less likely than with the hint alone, it would not say if it saw what it says anyway. How many wrong replies
-this finds is measured in docs/decisions/0035-replies-that-contradict.md.
+A small model that is asked to write in another style may begin differently, and then add what it should subtract. The
+base model detects this. Its prompt is given the reply without the hint, and then the hint as the user's next message.
+If a token of the reply with the hint is now much less likely than with the hint alone, the two replies contradict each
+other. How many wrong replies this finds is measured in docs/decisions/0035-replies-that-contradict.md.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ from openclaw_rl.errors import RequestError
 from openclaw_rl.teach.asking import reply_logp, sampled_reply
 
 log = logging.getLogger(__name__)
-FIRST = 2  # tokens of a reply: how it opens is another matter where it answers a complaint ("Sure, ...")
-CONTRADICTS_NATS = 3.0  # by which a token is less likely once the reply without the hint is known
-OPENS_NATS = 3.0  # a token, at most: a second reply that opens as hardly any first one would is not learned from
-SECONDS = 4  # replies that are given in knowledge of the corrected one, where others contradict it
-HINTS_COUNTED = 32  # the latest
+FIRST = 2  # tokens of a reply that are not compared: a reply to a complaint begins differently ("Sure, ...")
+CONTRADICTS_NATS = 3.0  # by which a token must become less likely when the reply without the hint is in the prompt
+OPENS_NATS = 3.0  # a token, at most, with the hint alone, of how a second reply begins: else it is not learned from
+SECONDS = 4  # replies sampled with the corrected reply in the prompt, if others contradict it
+HINTS_COUNTED = 32  # the hints that were checked last
 LEAST_CHECKED = 6  # replies with a hint, before anything is concluded from them
-COSTLY = 0.2  # share of them that say something else: of hints that cost nothing one in 250 does
+COSTLY = 0.2  # share of them that contradict, at least; with hints that cost no right answers it is one in 250
 
 
 @dataclass(slots=True)
 class ContradictionCounts:
-    """Of the latest hints, how many replies with each were checked, and how many of them said something else."""
+    """How many replies with each of the latest hints were checked, and how many of them contradict."""
 
     _by_hint: OrderedDict[str, tuple[int, int]] = field(default_factory=OrderedDict)
 
     def note(self, hint: str, found: Sequence[bool]) -> None:
-        """What the check said of some replies with a hint."""
+        """Adds the results of the check of some replies with a hint: True for each that contradicts."""
         contrary, checked = self._by_hint.pop(hint, (0, 0))
         self._by_hint[hint] = (contrary + sum(found), checked + len(found))
         while len(self._by_hint) > HINTS_COUNTED:
             self._by_hint.popitem(last=False)
 
     def costly(self) -> Iterator[tuple[str, int, int]]:
-        """The hints that change what is said: replies that say something else, and replies checked."""
+        """The hints that often change the content of replies: the hint, replies that contradict, replies checked."""
         for hint, (contrary, checked) in self._by_hint.items():
             if checked >= LEAST_CHECKED and contrary >= COSTLY * checked:
                 yield hint, contrary, checked
 
     def let_go(self) -> None:
-        """Counts from nothing, as after a restart."""
+        """Removes all counts, as after a restart."""
         self._by_hint.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class ContentCheck:
-    """Asks the base model. `stop_ids` end a reply, `longest` tokens cut it; it is drawn at `warmth`."""
+    """Asks the base model. A reply ends with one of `stop_ids` within `longest` tokens; `warmth` is the temperature."""
 
     engine: Engine
     renderer: Renderer
@@ -71,9 +71,9 @@ class ContentCheck:
     counts: ContradictionCounts = field(default_factory=ContradictionCounts)
 
     async def reply(self, bare: Prompt, seed: int) -> Message | None:
-        """What the base model says to a prompt without hints; None where that finds no end or calls a tool.
+        """The base model's reply to a prompt without hints.
 
-        Raises EngineError.
+        None if it does not end within `longest` tokens, calls a tool or cannot be decoded. Raises EngineError.
         """
         said = await self.drawn(bare, seed)
         if said is None:
@@ -87,8 +87,9 @@ class ContentCheck:
     async def after(
         self, turn: Turn, messages: Sequence[Message], reply: Message, hints: Sequence[str]
     ) -> Prompt | None:
-        """The prompt in which `reply` was given to `messages` without the hints, which come then; tools and options are
-        the turn's. None where the template refuses.
+        """The prompt in which `reply` answers `messages`, and the hints are the user's next message.
+
+        Tools and options are the turn's. None if the template refuses.
         """
         said = told_after(messages, reply, hints)
         try:
@@ -99,11 +100,12 @@ class ContentCheck:
     async def consistent(
         self, turn: Turn, hint: HintPrompt, shown: Sequence[SampledReply]
     ) -> tuple[HintPrompt, tuple[SampledReply, ...]]:
-        """The hint of a corrected turn, and replies with it, that say what was corrected and not something else.
+        """The hint of a corrected turn, and replies given it that do not contradict the corrected reply.
 
-        Where all do, they are as given. Else the teacher reads the corrected reply and then the hint, and those that
-        contradict it are left out for some that are given so. Where none comes of that either, only the contradicting
-        ones are left out. Raises EngineError.
+        Both are as given if no reply contradicts, if the corrected reply calls tools, or if the template refuses.
+        Otherwise contradicting replies are left out, and up to `SECONDS` replies are added that are sampled with the
+        corrected reply and then the hint in the prompt. The hint's prompt is then that one; if no reply is left, the
+        hint is as given. Raises EngineError.
         """
         anchored = None if turn.reply.tool_calls else await self.after(turn, turn.messages, turn.reply, [hint.text])
         if anchored is None:
@@ -114,7 +116,7 @@ class ContentCheck:
         if not any(found):
             return hint, tuple(shown)
         kept = {said.tokens: said for said, is_contrary in zip(shown, found, strict=True) if not is_contrary}
-        log.info("turn=%s: %d of %d replies with its hint contradict it", turn.id, sum(found), len(found))
+        log.info("contradictions turn=%s: %d of %d replies given its hint", turn.id, sum(found), len(found))
         check = replace(self, longest=max(self.longest, 2 * len(turn.completion.tokens)))
         for seed in range(SECONDS):
             if (second := await check.second(hinted, anchored, seed)) is not None:
@@ -122,15 +124,22 @@ class ContentCheck:
         return (HintPrompt(hint.text, anchored.tokens) if kept else hint), tuple(kept.values())
 
     async def contradicts(self, hinted: Prompt, anchored: Prompt, said: tuple[int, ...]) -> bool:
-        """Whether a reply to the hinted prompt says something else than the reply in the anchored one."""
-        with_hint, knowing = await asyncio.gather(
+        """Whether a reply to the hinted prompt contradicts the reply that the anchored prompt contains.
+
+        It does if a token after the first `FIRST` is at least `CONTRADICTS_NATS` less likely after the anchored prompt.
+        Raises EngineError.
+        """
+        hinted_logp, anchored_logp = await asyncio.gather(
             *(reply_logp(self.engine, prompt, said, BASE) for prompt in (hinted, anchored))
         )
-        lost = [before - after for before, after in zip(with_hint, knowing, strict=True)]
+        lost = [before - after for before, after in zip(hinted_logp, anchored_logp, strict=True)]
         return max(lost[FIRST:], default=0.0) >= CONTRADICTS_NATS
 
     async def second(self, hinted: Prompt, anchored: Prompt, seed: int) -> SampledReply | None:
-        """A reply to the anchored prompt that could as well be one to the hinted prompt; None where there is none."""
+        """A reply to the anchored prompt that begins as one to the hinted prompt may.
+
+        None if it does not end, or if its first `FIRST` + 1 tokens are too unlikely there. Raises EngineError.
+        """
         said = await self.drawn(anchored, seed)
         if said is None:
             return None
@@ -139,7 +148,7 @@ class ContentCheck:
         return said if nats <= OPENS_NATS * len(opening) else None
 
     async def drawn(self, prompt: Prompt, seed: int) -> SampledReply | None:
-        """What the base model says to a prompt; None where that finds no end."""
+        """The base model's reply to a prompt; None if it does not end within `longest` tokens. Raises EngineError."""
         sampling = Sampling(max_tokens=self.longest, temperature=self.warmth, seed=seed, stop_ids=self.stop_ids)
         said = await sampled_reply(self.engine, prompt, sampling, BASE)
         return said if said.tokens and said.tokens[-1] in self.stop_ids else None

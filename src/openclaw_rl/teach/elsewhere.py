@@ -1,8 +1,9 @@
 """Demonstrations of a hint on other requests: from one example alone a model learns the example, not the wish.
 
 The requests are the user's own earlier ones, then some that the base model generates in the place of a user's message
-after the same system text, then a few that ship with the product. Then come requests in the middle of conversations:
-the base model's replies with the hint after the correction, after thanks, and to a second request.
+after the same system text, then a few that ship with the product. Requests in the middle of conversations are added:
+the answer to the corrected reply, and later requests of the user. If these are too few, conversations that began with
+the hint continue with thanks, and with a second request.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from openclaw_rl.teach.asking import reply_logp, sampled_reply
 from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
 from openclaw_rl.teach.settings import TeachSettings
 
-FOLLOWED_NATS = 2.0  # by which a known hint makes what the weights say there likelier: it is one that they follow
-AT_ONCE = 2  # of the engine's places
+FOLLOWED_NATS = 2.0  # by which a known hint makes the weights' reply likelier, at least, if they follow the hint
+AT_ONCE = 2  # requests that are handled at the same time
 REQUEST_TOKENS = 128  # the longest request that is generated
-LEAST_WORDS = 3  # of one
-KNOWN_NATS = 4.5  # a token of the user's own words, at most: a model that never learned what users say invents nothing
+LEAST_WORDS = 3  # of a generated request
+KNOWN_NATS = 4.5  # a token of the user's message, at most: a model that never learned what users say generates nothing
 TRIES = 3  # for each request that is needed
 OPENINGS_HELD = 32  # openings that are kept, with the requests generated after them
-LATER = 2  # requests that continue the user's own words or generated ones, besides the one after the correction
-WARMTH = 0.7  # replies are drawn about as they are served: each way to begin is continued as often as it is chosen
-REPLIES_HELD = 64  # of the base model to requests without hints: made-up ones are the same for each correction
-MORE_TOKENS = 1024  # that an earlier request may have besides what it shares with the corrected one
+LATER = 2  # one less than the most requests in the middle of conversations
+WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to begin occurs as often as it is chosen
+REPLIES_HELD = 64  # of the base model to requests without hints: generated requests are the same for each correction
+MORE_TOKENS = 1024  # that an earlier prompt may have after the prefix that it shares with the corrected one
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The ids before a user's words, the id after them, and the conversion between words and ids in between."""
+    """The ids before a user's message, the id after it, and the conversions between its text and ids."""
 
     ids: tuple[int, ...]
     end: int
@@ -66,8 +67,9 @@ Opens = Callable[[Sequence[Message], Sequence[Tool], Mapping[str, Json] | None],
 class OtherRequests:
     """Finds other requests for a corrected turn, and asks the base model for its replies to them with a hint.
 
-    `earlier` returns a user's turns, newest first; `answered` what the user said to a turn, if this is known; `opens`
-    how a user's turn opens, None if this is not known. `warmth` is the temperature at which replies are drawn.
+    `earlier` returns the user's turns, newest first. `answered` returns the messages with which the user answered a
+    turn, if they are known. `opens` returns the opening of a user's message, None if it is not known. `warmth` is the
+    temperature of the replies.
     """
 
     engine: Engine
@@ -84,15 +86,16 @@ class OtherRequests:
     _unhinted: OrderedDict[tuple[tuple[int, ...], int], Message | None] = field(default_factory=OrderedDict)
 
     def let_go(self) -> None:
-        """Holds nothing in memory of any system text, as after a restart."""
+        """Removes what is remembered of requests, replies and hints, as after a restart."""
         self._made_up.clear()
         self._unhinted.clear()
         self.contradictions.let_go()
 
     async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[OtherRequestReply, ...]:
-        """The base model's replies to other requests with the hint, and with the `known` ones that are followed there.
+        """The base model's replies to other requests, given the hint and those `known` hints that are followed there.
 
-        Replies that do not end are left out. Raises EngineError.
+        Replies that do not end are left out. One that contradicts the reply without hints is replaced by another if
+        possible, and else left out. Raises EngineError.
         """
         if self.settings.other_requests == 0:
             return ()
@@ -104,16 +107,16 @@ class OtherRequests:
     async def _all(
         self, turn: Turn, requests: Sequence[Request], hint: str, known: Sequence[PlacedHint]
     ) -> list[OtherRequestReply | None]:
-        places = asyncio.Semaphore(AT_ONCE)
+        at_once = asyncio.Semaphore(AT_ONCE)
 
         async def one(request: Request, seed: int) -> OtherRequestReply | None:
-            async with places:
+            async with at_once:
                 return await self._shown(turn, request, hint, known, seed)
 
         return await asyncio.gather(*(one(request, seed) for seed, request in enumerate(requests)))
 
     async def requests(self, turn: Turn) -> list[Request]:
-        """So many as the settings name, no two with the same words, and none with those of the turn."""
+        """At most `other_requests` requests, no two with the same words, and none with those of the turn."""
         most = self.settings.other_requests
         seen = {_words(turn.messages)}
         found: list[Request] = []
@@ -135,8 +138,9 @@ class OtherRequests:
     async def _later(self, turn: Turn, opened: Sequence[tuple[Request, OtherRequestReply]]) -> list[Request]:
         """Requests in the middle of a conversation: a wish learned only on first requests may change in later ones.
 
-        The first follows the corrected reply. The others are the user's own later ones, newest first. If there are
-        none, conversations that `opened` with the hint continue with thanks, and with the request of another one.
+        The first is the user's answer to the corrected reply, if it is known. The next are the user's own later
+        requests, newest first. If these are too few, conversations that `opened` with the hint continue with thanks,
+        and with the request of the first of them.
         """
         found = []
         if answer := await self.answered(turn):
@@ -157,11 +161,11 @@ class OtherRequests:
         return found
 
     async def _invented(self, turn: Turn, system: Sequence[Message], most: int) -> list[str]:
-        """Requests that the base model generates, continuing from where a user's words begin."""
+        """At most `most` requests that the base model generates in the place of a user's message."""
         opening = await asyncio.to_thread(self.opens, system, turn.tools, turn.options) if most > 0 else None
         if opening is None or not await self._knows_users(turn, opening):
             return []
-        tried = self._made_up.setdefault(opening.ids, [])  # by their seeds; None if a seed gave no request
+        tried = self._made_up.setdefault(opening.ids, [])  # by seed; None if a seed gave no request
         self._made_up.move_to_end(opening.ids)
         while len(self._made_up) > OPENINGS_HELD:
             self._made_up.popitem(last=False)
@@ -177,7 +181,10 @@ class OtherRequests:
         return words if is_request else None
 
     async def _knows_users(self, turn: Turn, opening: Opening) -> bool:
-        """Whether the base model can predict users' words: many models learned only replies, and generate anything."""
+        """Whether the base model can predict the user's words: many models learned only replies.
+
+        A request that such a model generates would be no request at all.
+        """
         words = tuple(opening.encode(_words(turn.messages))[:REQUEST_TOKENS])
         if not words:
             return False
@@ -189,13 +196,13 @@ class OtherRequests:
         bare = await self._prompt(turn, request.messages)
         if bare is None:
             return None
-        told = [*(await self._followed(turn, request, bare, known) if known else ()), hint]
-        hinted = await self._prompt(turn, _with(request.messages, told))
+        hints = [*(await self._followed(turn, request, bare, known) if known else ()), hint]
+        hinted = await self._prompt(turn, _with(request.messages, hints))
         if hinted is None:
             return None
         check = self.content
         said, anchored = await asyncio.gather(
-            check.drawn(hinted, seed), self._anchored(turn, request, bare, told, seed)
+            check.drawn(hinted, seed), self._anchored(turn, request, bare, hints, seed)
         )
         if said is None:
             return None
@@ -206,12 +213,15 @@ class OtherRequests:
                 said, hinted = await check.second(hinted, anchored, seed), anchored
         if said is None:
             return None
-        return OtherRequestReply(bare.tokens, HintPrompt(" ".join(told), hinted.tokens), said, request.turn)
+        return OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn)
 
     async def _anchored(
         self, turn: Turn, request: Request, bare: Prompt, hints: Sequence[str], seed: int
     ) -> Prompt | None:
-        """The prompt in which the base model has replied to a request without the hints, and is given them then."""
+        """The prompt with the base model's reply to a request without hints, and then the hints as the next message.
+
+        None if that reply does not end or calls a tool, or if the template refuses.
+        """
         key = (bare.tokens, seed)
         if key not in self._unhinted:
             self._unhinted[key] = await self.content.reply(bare, seed)
@@ -222,19 +232,19 @@ class OtherRequests:
 
     @property
     def content(self) -> ContentCheck:
-        """Tells replies that say something else with a hint than without it."""
+        """The check that finds replies with a hint that contradict the reply without it."""
         longest = self.settings.probe_tokens
         return ContentCheck(self.engine, self.renderer, self.stop_ids, longest, self.warmth, self.contradictions)
 
     async def _followed(self, turn: Turn, request: Request, bare: Prompt, known: Sequence[PlacedHint]) -> list[str]:
-        """The known hints that make likelier what the served weights mostly say to a request: they follow these."""
+        """The known hints that the served weights follow: each makes their likeliest reply likelier."""
         sampling = Sampling(max_tokens=self.settings.probe_tokens, temperature=0.0, stop_ids=self.stop_ids)
         said = (await sampled_reply(self.engine, bare, sampling, await self.current(turn))).tokens
         before = sum(await reply_logp(self.engine, bare, said, BASE))
         found = []
         for item in known:
-            behind = await self._prompt(turn, _with(request.messages, [item.text]))
-            if behind is not None and sum(await reply_logp(self.engine, behind, said, BASE)) - before >= FOLLOWED_NATS:
+            hinted = await self._prompt(turn, _with(request.messages, [item.text]))
+            if hinted is not None and sum(await reply_logp(self.engine, hinted, said, BASE)) - before >= FOLLOWED_NATS:
                 found.append(item.text)
         return found
 
@@ -256,12 +266,16 @@ def _words(messages: Sequence[Message]) -> str:
 
 
 def _is_opening(other: Turn, turn: Turn) -> bool:
-    """Whether a turn answers a user's first words of a conversation, and is cheap to read after the corrected one."""
+    """Whether a turn begins a conversation with a user's message, and is cheap to read after the corrected one."""
     return other.parent is None and _is_near(other, turn)
 
 
 def _is_near(other: Turn, turn: Turn) -> bool:
-    """Whether a turn answers a user's words, and is cheap to read after the corrected one."""
+    """Whether a turn answers a user's message, and is cheap to read after the corrected one.
+
+    It is cheap if its prompt shares all but `MORE_TOKENS` ids with the corrected one, so that these need not be
+    computed again. A prompt with images does not count.
+    """
     last = other.messages[-1] if other.messages else None
     if last is None or last.role is not Role.USER or other.prompt.images:
         return False
@@ -274,12 +288,12 @@ def _is_near(other: Turn, turn: Turn) -> bool:
 
 
 def shipped() -> tuple[str, ...]:
-    """Ordinary requests of many kinds, for when no user has asked anything yet."""
+    """The ordinary requests of many kinds that ship with the product, for when no user has asked anything yet."""
     return tuple(_words_shipped()["requests"])
 
 
 def thanks() -> tuple[str, ...]:
-    """What a content user says."""
+    """Messages of a satisfied user, which ship with the product."""
     return tuple(_words_shipped()["thanks"])
 
 

@@ -13,14 +13,14 @@ from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.teach.settings import TeachSettings
 
 DAY_S = 86_400
-USERS = 10_000  # remembered within a day; the longest unheard are forgotten first
+USERS = 10_000  # remembered within a day; those without a turn for the longest time are forgotten first
 
 
 @dataclass(slots=True)
 class DailyCounts:
-    """Counts what each user teaches in a day (UTC), in memory: after a restart the day begins again.
+    """Counts what each user teaches in a day (UTC), in memory: after a restart the counts begin at 0.
 
-    Corrections are the same if their scores and the words of their hints are.
+    Corrections are the same if their scores and the words of their hints are. So are thumbs with the same score.
     """
 
     settings: TeachSettings
@@ -30,7 +30,10 @@ class DailyCounts:
     _seen: set[str] = field(default_factory=set)
 
     def refusal(self, turn: Turn, verdict: Verdict) -> DropReason | None:
-        """Why this one is beyond its user's limit; None if it is not. Then it counts, once however often asked."""
+        """Why a turn is beyond its user's limits; None if it is not.
+
+        A turn within the limits is counted, only once however often this is called for it.
+        """
         if turn.id in self._seen:
             return None
         counts = self._counts(turn.user)
@@ -46,7 +49,7 @@ class DailyCounts:
         return None
 
     def let_go(self) -> None:
-        """Begins the day again."""
+        """Sets all counts to 0."""
         self._users.clear()
         self._seen.clear()
 
@@ -68,8 +71,8 @@ class DailyCounts:
 
 
 def _words(verdict: Verdict) -> str:
-    """What a verdict teaches, as one text; empty if it has no words and is not the user's own thumb."""
-    said = sorted(" ".join(hint.text.casefold().split()) for hint in verdict.hints)
-    if said:
-        return f"{verdict.score}: {' / '.join(said)}"
+    """What a verdict teaches, as one text; empty if it has no hints and is not a user's feedback."""
+    hints = sorted(" ".join(hint.text.casefold().split()) for hint in verdict.hints)
+    if hints:
+        return f"{verdict.score}: {' / '.join(hints)}"
     return f"{verdict.score}: a thumb" if verdict.source is VerdictSource.FEEDBACK else ""

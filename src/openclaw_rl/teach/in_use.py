@@ -1,4 +1,4 @@
-"""Which of a user's hints are in use, and where they are in a request."""
+"""Which of a user's hints are in use, and where they are placed in a request."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from openclaw_rl.teach.placing import placed
 from openclaw_rl.teach.settings import TeachSettings
 
 USERS_HELD = 1000
-UNHEEDED = "the model says the same with it as without"  # why a hint is not in use; no user need read this
+UNHEEDED = "the model says the same with it as without"  # the reason for which a hint was retired
 
 
 @dataclass(slots=True)
 class HintsInUse:
-    """It is called for each request: the hints of the latest users are kept in memory until those in the store change.
+    """Chooses and places the hints of each request.
 
-    `size_of` counts the tokens of a text.
+    The chosen hints of the latest users are kept in memory until the hints in the store change. `size_of` counts the
+    tokens of a text.
     """
 
     store: Store
@@ -33,17 +34,17 @@ class HintsInUse:
     _held: OrderedDict[str, tuple[int, tuple[KeptHint, ...]]] = field(default_factory=OrderedDict)
 
     def let_go(self) -> None:
-        """Holds no user's hints; they are read when they are needed."""
+        """Removes all hints from memory; they are read again when they are needed."""
         self._held.clear()
 
     async def placed(self, placement: Placement, messages: Sequence[Message]) -> tuple[PlacedHint, ...]:
-        """The hints in a request's prompt, and where they are; none for a side request."""
+        """The hints in a request's prompt, and where they are; none for a side request, or with carry = weights."""
         if self.carry is Carry.WEIGHTS or not placement.is_main:
             return ()
         return placed(messages, await self.of_user(placement.user), placement.parent)
 
     async def of_user(self, user: str) -> tuple[KeptHint, ...]:
-        """The user's hints that stand in prompts, oldest first; the newest that there is room for."""
+        """The user's hints that are in prompts, oldest first: those changed last, as many as there is room for."""
         changes = self.store.hints.changes
         held = self._held.get(user)
         if held is None or held[0] != changes:
@@ -57,19 +58,19 @@ class HintsInUse:
     async def beside(self, turn: Turn) -> tuple[PlacedHint, ...]:
         """The user's hints besides those in a turn's prompt, retired ones included: a teacher should follow them too.
 
-        They are placed after the last user message. There are none if weights learn nothing, or `rehearse` is off. A
-        hint that changes nothing is not among them.
+        They are placed after the last user message. There are none without such a message, with carry = memory, or if
+        `rehearse` is off. A hint that was retired because it has no effect is not among them.
         """
         last = last_user_index(turn.messages)
         if last is None or not (self.settings.rehearse and self.carry is not Carry.MEMORY):
             return ()
-        there = {item.id for item in turn.carried}
+        in_prompt = {item.id for item in turn.carried}
         known = await self.store.hints.of_user(turn.user)
-        kept = [item for item in known if item.id not in there and item.why != UNHEEDED]
+        kept = [item for item in known if item.id not in in_prompt and item.why != UNHEEDED]
         return tuple(PlacedHint(last, item.id, item.text) for item in self._fitting(kept, self.settings.most))
 
     async def give_up(self, turn: Turn) -> None:
-        """Retires the hints that came from a turn: the base model says the same with them as without.
+        """Retires the hints that came from a turn, with carry = bridge: the base model replies the same without them.
 
         In a prompt they would only take the place of others. The weights continue to learn what corrections teach.
         """
@@ -80,12 +81,15 @@ class HintsInUse:
                 await self.store.hints.retire(hint.id, why=UNHEEDED, at_s=self.now(), text=hint.text)
 
     def within_bounds(self, kept: Sequence[KeptHint]) -> tuple[KeptHint, ...]:
-        """Those in use that fit."""
+        """The hints in use for which there is room in a prompt."""
         most = self.settings.most_bridged if self.carry is Carry.BRIDGE else self.settings.most
         return self._fitting([hint for hint in kept if hint.is_in_use], most)
 
     def _fitting(self, kept: Sequence[KeptHint], most: int) -> tuple[KeptHint, ...]:
-        """Those that fit, `most` of them: those asked for last, in the order in which they were kept."""
+        """At most `most` hints, with at most `max_tokens` tokens together: those changed last, in the order of `kept`.
+
+        A hint that is too long for the remaining room is skipped.
+        """
         room = self.settings.max_tokens
         chosen: set[str] = set()
         for hint in sorted(kept, key=lambda item: -item.changed_s):

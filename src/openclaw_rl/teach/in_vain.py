@@ -1,8 +1,9 @@
-"""Learning without effect is rolled back; if a user contradicts themselves, nothing is learned from them for a while.
+"""Finds corrections without effect and users who contradict themselves.
 
-A user who asks for one thing after another teaches, however much they correct. Corrections are without effect if the
-same is asked for again and again. If a user asks for one thing, then another, then the first again, they contradict
-themselves.
+What was learned from corrections without effect is rolled back. From a user who contradicts themselves nothing is
+learned for a while. A user who asks for one new thing after another does teach, however often they correct. Corrections
+have no effect if the user asks for the same again and again. A user who asks for one thing, then for another, then for
+the first again, contradicts themselves.
 """
 
 from __future__ import annotations
@@ -16,18 +17,20 @@ from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.wording.likeness import asks_alike
 
-OFTEN = 0.5  # of the replies were corrected, in both halves, and more recently: a burst of corrections is a new wish
-FEWER = 0.75  # of the earlier count, or less: then corrections do get fewer
-VERSIONS = 3  # gave those replies, or more: else hardly anything was learned between them
+# Share of replies that were corrected: at least this in each half, and more in the latest quarter. Otherwise it was a
+# burst of corrections for a new wish.
+OFTEN = 0.5
+FEWER = 0.75  # of the earlier count: with this many corrections or less in the later half, they do get fewer
+VERSIONS = 3  # at least this many gave the replies (or `turns`, if less): else hardly anything was learned meanwhile
 AGAIN = 0.75  # times `turns`: this many corrections that ask for the same had no effect
-RETURNS = 0.375  # times `turns`: to have come back so often to what was asked for before something else contradicts
-REST = 4  # times `turns`: twice as long as it took to find out
-USERS = 10_000  # remembered; the longest unheard are forgotten first
+RETURNS = 0.375  # times `turns`: a user who returns this often to an earlier wish contradicts themselves
+REST = 4  # times `turns`: replies from which nothing is learned, twice as many as it took to find out
+USERS = 10_000  # remembered, and as many turns; the users without a reply for the longest time are forgotten first
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyOutcome:
-    """One reply: whether it was corrected, the hints of that, and which version gave it."""
+    """One reply: whether it was corrected, the hints of the correction, and the version that gave the reply."""
 
     is_corrected: bool
     hints: tuple[str, ...]
@@ -36,7 +39,7 @@ class ReplyOutcome:
 
 @dataclass(slots=True)
 class UserHistory:
-    """A user's `latest` replies, oldest first. `rests` is from how many more of them nothing is learned."""
+    """A user's `latest` replies, oldest first. Nothing is learned from the next `rests` replies."""
 
     latest: list[ReplyOutcome] = field(default_factory=list)
     rests: int = 0
@@ -44,9 +47,10 @@ class UserHistory:
 
 @dataclass(slots=True)
 class CorrectionMonitor:
-    """Counts what each user corrects; `turns` replies are compared with as many before them, 0 for never.
+    """Counts each user's corrections, and compares the last `turns` replies with as many before them; 0 for never.
 
-    It is kept in memory and starts again after a restart. Rollouts are left out: most attempts of an agent may fail.
+    The counts are kept in memory and lost with a restart. Rollouts are left out, because most attempts of an agent may
+    fail.
     """
 
     turns: int
@@ -55,7 +59,10 @@ class CorrectionMonitor:
     _found: list[tuple[str, PolicyVersion]] = field(default_factory=list)
 
     def rests(self, turn: Turn, verdict: Verdict) -> bool:
-        """Whether nothing is to be learned from this judged turn. It counts once, however often it is asked about."""
+        """Whether nothing is to be learned from this judged turn.
+
+        A turn is counted once, however often this is called for it. Rollouts and turns without a score do not count.
+        """
         if not self.turns or turn.group is not None or verdict.score is None:
             return False
         if turn.id not in self._seen:
@@ -72,7 +79,7 @@ class CorrectionMonitor:
         found, self._found = self._found, []
         return found
 
-    def _count(self, user: str, heard: ReplyOutcome) -> bool:
+    def _count(self, user: str, outcome: ReplyOutcome) -> bool:
         record = self._users.setdefault(user, UserHistory())
         self._users.move_to_end(user)
         if len(self._users) > USERS:
@@ -80,12 +87,12 @@ class CorrectionMonitor:
         if record.rests:
             record.rests -= 1
             return True
-        record.latest.append(heard)
+        record.latest.append(outcome)
         del record.latest[: -2 * self.turns]
         earlier = sum(one.is_corrected for one in record.latest[: self.turns])
         later = sum(one.is_corrected for one in record.latest[self.turns :])
-        lately = sum(one.is_corrected for one in record.latest[-(self.turns // 2) :])
-        is_often = min(earlier, later) >= OFTEN * self.turns and lately > OFTEN * (self.turns // 2)
+        latest = sum(one.is_corrected for one in record.latest[-(self.turns // 2) :])
+        is_often = min(earlier, later) >= OFTEN * self.turns and latest > OFTEN * (self.turns // 2)
         has_learned = len({one.version for one in record.latest}) >= min(VERSIONS, self.turns)
         if len(record.latest) < 2 * self.turns or not is_often or later <= FEWER * earlier or not has_learned:
             return False
@@ -94,7 +101,7 @@ class CorrectionMonitor:
         rests = returns >= max(1, int(RETURNS * self.turns))
         if not rests and again < max(1, int(AGAIN * self.turns)):
             return False  # one new wish after the other
-        # What was learned before a wish was first asked for without effect may be good: it stays.
+        # What was learned before the wish without effect was first asked for may be good, and is kept.
         since = record.latest[0] if rests else next(one for one in corrected if _ask_alike(one.hints, wish))
         self._found.append((user, since.version))
         record.latest.clear()
@@ -103,9 +110,10 @@ class CorrectionMonitor:
 
 
 def told_apart(asked: Sequence[Sequence[str]]) -> tuple[Sequence[str], int, int]:
-    """Of corrections' hints: what is asked for most, how often, and how often one comes back to an earlier wish.
+    """The hints of the wish that was asked for most often, how often, and how many corrections return to a wish.
 
-    A correction without hints may be about anything, and counts as coming back.
+    `asked` are the hints of each correction, oldest first. A correction returns if it asks for an earlier wish after
+    another one. One without hints may be about anything, and counts as a return.
     """
     wishes: list[Sequence[str]] = []
     times: list[int] = []

@@ -1,9 +1,9 @@
-"""Episodes as samples: each step gets the rewards that its own is compared with, once its group is complete.
+"""Episodes as samples: once a group is complete, each step gets the rewards that its own reward is compared with.
 
     r_k = R + trainer.method.step_coefficient * step score,  R = outcome (+ the penalty of an overlong reply)
 
 The trainer computes the advantage from the rewards in the sample (`Sample.peers`), so that a batch need not contain a
-whole group. Episodes that ended by a failure of an environment or a machine are masked: they have no reward.
+whole group. Episodes that failed because of an environment or a machine are masked: they have no reward.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from openclaw_rl.teach.situations import Situation, neighbours, situation_of
 from openclaw_rl.teach.stage import LearningRules
 
 log = logging.getLogger(__name__)
-POLL_S = 5.0  # for what only time decides
+POLL_S = 5.0  # groups are checked at least this often, because some only wait for time to pass
 NAMED = 5  # groups for which the status says why they wait
 NO_SITUATIONS: Mapping[str, Situation] = MappingProxyType({})
 UNSAID = frozenset({DropReason.NOT_FOLLOWED, DropReason.NO_NEXT_STATE, DropReason.CANCELLED, DropReason.DAMAGED})
@@ -43,21 +43,22 @@ UNSAID = frozenset({DropReason.NOT_FOLLOWED, DropReason.NO_NEXT_STATE, DropReaso
 
 @dataclass(frozen=True, slots=True)
 class EpisodeStatus:
-    """How episodes become samples, for people: groups that wait and why, and what was settled since the start."""
+    """The status of episodes, for people: groups that wait and why, and what was settled since the start."""
 
     waiting: int = 0
     why_waiting: tuple[str, ...] = ()
     settled: int = 0
     samples: int = 0
-    masked: int = 0  # episodes that failed by no fault of the policy
-    counts: Mapping[str, int] = field(default_factory=dict)  # of all in the store, by state and failure class
+    masked: int = 0  # settled episodes whose failure is not the policy's fault
+    counts: Mapping[str, int] = field(default_factory=dict)  # of all episodes in the store, by state and failure class
 
 
 @dataclass(slots=True)
 class OutcomeStage:
-    """Settles groups of episodes as they become complete; `rules` are those by which any turn becomes a sample.
+    """Settles groups of episodes as they become complete: their steps become samples, or are dropped.
 
-    If there is a `judge`, it scores steps without a score; while it is unavailable groups wait.
+    `rules` are those by which any turn becomes a sample. If there is a `judge`, it scores steps without a score. While
+    it is unavailable, groups with such steps wait.
     """
 
     store: Store
@@ -68,7 +69,7 @@ class OutcomeStage:
     judge: StepJudge | None = None
     now: Callable[[], float] = time.time
     status: EpisodeStatus = field(default_factory=EpisodeStatus)
-    _unvoted: set[str] = field(default_factory=set, init=False)  # steps without a vote
+    _unvoted: set[str] = field(default_factory=set, init=False)  # turns of steps that the judge cast no vote on
 
     @property
     def name(self) -> str:
@@ -76,33 +77,33 @@ class OutcomeStage:
         return "episodes"
 
     def let_go(self) -> None:
-        """Holds nothing in memory of any turn, as after a restart."""
+        """Removes what is remembered of turns, as after a restart."""
         self.status = replace(self.status, waiting=0, why_waiting=())
         self._unvoted.clear()
 
     def gauges(self) -> Mapping[str, float]:
-        """How many groups wait, and what was settled and masked since the start."""
-        held = self.status
+        """How many groups wait, and how many episodes were settled and masked since the start."""
+        status = self.status
         return {
-            "episode_groups_waiting": held.waiting,
-            "episodes_settled": held.settled,
-            "episodes_masked": held.masked,
+            "episode_groups_waiting": status.waiting,
+            "episodes_settled": status.settled,
+            "episodes_masked": status.masked,
         }
 
     async def report(self, facts: StoreFacts) -> StageReport:
-        """Its state; settled if no group could become samples now."""
+        """The state of this stage. It is settled if no ended episode is left, or if groups are known to wait."""
         counts = await self.store.episodes.counts()
         is_settled = counts["ended"] == 0 or self.status.waiting > 0
         return StageReport(self.name, replace(self.status, counts=counts), is_settled)
 
     async def run(self) -> None:
-        """Settles until cancelled."""
+        """Settles groups until cancelled."""
         while True:
             await self.once()
             await self.store.episodes.wait_ended(timeout_s=POLL_S)
 
     async def once(self) -> bool:
-        """Checks every group with an episode that waits; True if one was settled."""
+        """Ends idle episodes, and checks every group with an episode that waits; True if an episode was settled."""
         now_s, idle_s = self.now(), self.settings.idle_s
         lost = EpisodeEnd(None, FailureClass.INFRASTRUCTURE, f"there was no request of it for {idle_s:g} s")
         for name in await self.store.episodes.end_silent(before_s=now_s - idle_s, end=lost, at_s=now_s):
@@ -130,7 +131,7 @@ class OutcomeStage:
         return has_moved
 
     async def _scored(self, rows: Sequence[EpisodeRow], judge: StepJudge) -> str:
-        """Has the judge score each step without a score; why this is not done yet, empty if it is."""
+        """Lets the judge score each step without a score. Returns why this is not finished; empty if it is."""
         kinds = {row.episode.id: row.episode.environment for row in rows}
 
         async def score(step: StepRow) -> str:
@@ -154,13 +155,13 @@ class OutcomeStage:
         return problems[0] if problems else ""
 
     async def _compared(self, rows: Sequence[EpisodeRow]) -> tuple[dict[str, float], dict[str, tuple[Peer, ...]]]:
-        """Each graded episode's reward, and what each of the group's steps is compared with."""
+        """The reward of each graded episode, by its id, and what each step of the group is compared with, by turn."""
         settings, turns = self.settings, dict[str, Turn]()
         needs_turns = settings.grouping is StepGrouping.SITUATION or settings.overlong_tokens
         for step in graded_steps(rows) if needs_turns else ():
             try:
                 turn = await self.store.turn(step.turn)
-            except DamageError:  # it is compared by its index, and teaches nothing itself
+            except DamageError:  # the step is compared by its index, and is itself dropped
                 continue
             if turn is not None:
                 turns[step.turn] = turn
@@ -171,12 +172,12 @@ class OutcomeStage:
         return rewards, peers_of(rows, settings.grouping, situations, rewards)
 
     async def settle(self, row: EpisodeRow, peers: Mapping[str, tuple[Peer, ...]], reward: float | None = None) -> bool:
-        """Makes an ended episode's steps samples, or drops them; False if its state has changed meanwhile.
+        """Makes samples of an ended episode's steps, or drops them; False if its state has changed meanwhile.
 
-        The `reward` is its outcome unless another is given.
+        Without a `reward` the episode's outcome is the reward.
         """
         episode = row.episode
-        if any(step.state in (State.SERVED, State.PAIRED) for step in row.steps):  # as a repair leaves it
+        if any(step.state in (State.SERVED, State.PAIRED) for step in row.steps):  # as a repair leaves them
             await self.store.episodes.judge_left(episode.id)
             found = await self.store.episodes.get(episode.id)
             if found is None:
@@ -196,7 +197,7 @@ class OutcomeStage:
             if not await self.store.episodes.settle(episode.id, scopes, dropped):
                 return False
         except ValueError:
-            log.info("not settled episode=%s: one of its turns has moved on", episode.id)
+            log.info("not settled episode=%s: the state of one of its turns has changed", episode.id)
             return False
         why = dict(Counter(reason.value for _, reason in dropped))
         log.info("settled episode=%s outcome=%s samples=%d dropped=%s", episode.id, episode.reward, len(samples), why)
@@ -211,7 +212,7 @@ class OutcomeStage:
     async def _made(
         self, row: EpisodeRow, step: StepRow, peers: tuple[Peer, ...], reward: float | None
     ) -> Sample | DropReason:
-        """The step's sample, or why it is none."""
+        """The step's sample, or why the step is dropped."""
         episode = row.episode
         if not episode.failure.is_graded or episode.reward is None:
             return MASKED[episode.failure]
@@ -242,7 +243,7 @@ class OutcomeStage:
 def why_group_waits(rows: Sequence[EpisodeRow], now_s: float, settings: EpisodeSettings) -> str:
     """What a group still waits for; empty if it is complete, or has waited long enough.
 
-    If an attempt failed because of an environment or a machine, another attempt may take its place.
+    An attempt that failed because of an environment or a machine does not count: another may take its place.
     """
     graded = sum(row.episode.reward is not None for row in rows)
     still = sum(row.episode.is_open for row in rows)
@@ -275,8 +276,8 @@ def graded_steps(rows: Sequence[EpisodeRow]) -> list[StepRow]:
 def rewards_of(rows: Sequence[EpisodeRow], lengths: Mapping[str, int], settings: EpisodeSettings) -> dict[str, float]:
     """The reward of each graded episode, by its id: its outcome, and the penalty of its longest reply.
 
-    R = outcome + overlong_penalty(longest reply), if `overlong_tokens` is set; `lengths` are those of the replies in
-    tokens, by turn. Source: arXiv 2503.14476, there for one reply.
+    R = outcome + overlong_penalty(longest reply) if `overlong_tokens` is set, else the outcome. `lengths` are the
+    replies' lengths in tokens, by turn. Source: arXiv 2503.14476, for one reply.
     """
     found: dict[str, float] = {}
     for row in rows:
@@ -296,9 +297,9 @@ def peers_of(
     situations: Mapping[str, Situation] = NO_SITUATIONS,
     rewards: Mapping[str, float] | None = None,
 ) -> dict[str, tuple[Peer, ...]]:
-    """The steps that each turn of a group's graded episodes is compared with, itself among them, by turn.
+    """The steps that each turn of a group's graded episodes is compared with, by turn; its own step is among them.
 
-    `rewards` are the episodes', by id; their outcomes unless others are given.
+    `rewards` are those of the episodes, by id. Without them the outcomes are used.
     """
     steps = graded_steps(rows)
     own = {row.episode.id: row.episode.reward or 0.0 for row in rows} if rewards is None else rewards
@@ -323,7 +324,10 @@ def peers_of(
 
 
 def silence(peers: Sequence[Peer], step_coefficient: float) -> DropReason | None:
-    """Why a step's comparison teaches nothing; None if it teaches. A step without others keeps its own reward."""
+    """Why a step teaches nothing, compared with its peers; None if it teaches something.
+
+    Rewards that are all equal teach nothing. If a step has no peer but itself, its reward must not be 0.
+    """
     rewards = [peer.outcome + step_coefficient * (peer.score or 0.0) for peer in peers]
     if len(rewards) == 1:
         return None if rewards[0] else DropReason.NO_SIGNAL
@@ -331,7 +335,7 @@ def silence(peers: Sequence[Peer], step_coefficient: float) -> DropReason | None
 
 
 def _unsettled(rows: Sequence[EpisodeRow]) -> list[EpisodeRow]:
-    """The graded episodes that are not samples yet."""
+    """The graded episodes that have ended and are not settled yet."""
     return [row for row in rows if row.episode.state is EpisodeState.ENDED and row.episode.reward is not None]
 
 

@@ -16,16 +16,17 @@ from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.asking import reply_logp, sampled_reply
 from openclaw_rl.teach.settings import TeachSettings
 
-STRAY_NATS = 2.0  # a reply the hint makes seven times less likely is one that it would have prevented
-LEARNED_NATS = 0.05  # a reply that hints make 5 % likelier at most has nothing left to teach
+STRAY_NATS = 2.0  # a hint would have prevented a reply that it makes more than seven times less likely
+LEARNED_NATS = 0.05  # a reply that the hints make at most 5 % likelier has nothing left to teach
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
     """The effect of a hint.
 
-    `said` is how much likelier it makes the reply that was sampled with it, in nats a token. `strays` counts, among
-    the `replies` that were sampled without it, those that it makes so unlikely that it would have prevented them.
+    `said` is how much likelier it makes the reply that was sampled with it, in nats a token. `replies` counts the
+    replies that were sampled without it, and `strays` those of them that it would have prevented: it makes them much
+    less likely.
     """
 
     said: float
@@ -34,13 +35,16 @@ class Gap:
 
     @property
     def is_closed(self) -> bool:
-        """Whether replies were given without the hint, and it would have prevented none."""
+        """Whether replies were sampled without the hint, and it would have prevented none of them."""
         return self.replies > 0 and not self.strays
 
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """Replies of the weights' own to a prompt, and by how many nats another prompt makes each less likely."""
+    """Replies that the weights gave to a prompt, and by how many nats another prompt makes each less likely.
+
+    `key` is the ids of the other prompt and of this one, and the version.
+    """
 
     key: tuple[tuple[int, ...], tuple[int, ...], PolicyVersion]
     replies: tuple[SampledReply, ...]
@@ -49,7 +53,7 @@ class _Tried:
 
 @dataclass(slots=True)
 class Prober:
-    """Asks the weights that are served to a turn's user, as `current(turn)` says. `stop_ids` end an answer."""
+    """Asks the weights that are served to a turn's user: the version that `current` returns. `stop_ids` end a reply."""
 
     engine: Engine
     current: Callable[[Turn], Awaitable[PolicyVersion]]
@@ -58,7 +62,11 @@ class Prober:
     _last: _Tried | None = field(default=None)
 
     async def follows(self, turn: Turn, bare: Prompt) -> bool:
-        """Whether the weights reply as readily without the hints, and give no reply that the hints would prevent."""
+        """Whether the weights follow a turn's hints without them.
+
+        They must find its reply about as likely without the hints, and reply to the bare prompt with nothing that the
+        hints would prevent. False also if the engine is unavailable.
+        """
         try:
             gap = await self.gap(turn, turn.prompt, bare)
         except EngineError:
@@ -66,9 +74,9 @@ class Prober:
         return gap.said * len(turn.completion.tokens) <= LEARNED_NATS and gap.is_closed
 
     async def reply(self, turn: Turn, bare: Prompt) -> SampledReply | None:
-        """Of the weights' replies to the bare prompt, the one that the hints change most: it has the most to teach.
+        """The reply to the bare prompt that the hints make least likely: it has the most to teach.
 
-        None if the weights cannot be asked now, or `own_replies` is off.
+        None if the engine is unavailable, or `own_replies` is off.
         """
         if not self.settings.own_replies:
             return None
@@ -78,36 +86,37 @@ class Prober:
             return None
         return max(zip(tried.worth, tried.replies, strict=True), key=lambda pair: pair[0])[1]
 
-    async def gap(self, turn: Turn, behind: Prompt, without: Prompt) -> Gap:
-        """The effect of the difference between two prompts of a turn. Raises EngineError if the engine is unavailable.
+    async def gap(self, turn: Turn, hinted: Prompt, without: Prompt) -> Gap:
+        """The effect of a hint that one prompt of a turn has and the other has not.
 
-        If the given reply already shows that much is left to learn, no replies are sampled.
+        If the turn's reply already shows that much is left to learn, more than twice `retire_gap`, no replies are
+        sampled. Raises EngineError if the engine is unavailable.
         """
         bound = self.settings.retire_gap
-        worth = await self.worth(turn, behind, without) / len(turn.completion.tokens)
+        worth = await self.worth(turn, hinted, without) / len(turn.completion.tokens)
         if worth > 2 * bound:
             return Gap(worth, 0, 0)
-        tried = await self._try(turn, behind, without)
+        tried = await self._try(turn, hinted, without)
         strays = sum(
             nats > max(STRAY_NATS, bound * len(own.tokens))
             for nats, own in zip(tried.worth, tried.replies, strict=True)
         )
         return Gap(worth, strays, len(tried.replies))
 
-    async def worth(self, turn: Turn, behind: Prompt, without: Prompt) -> float:
-        """By how many nats a reply is likelier after one prompt than after the other. Raises EngineError."""
+    async def worth(self, turn: Turn, hinted: Prompt, without: Prompt) -> float:
+        """By how many nats the turn's whole reply is likelier after the hinted prompt. Raises EngineError."""
         said = turn.completion.tokens
-        longer, shorter = await asyncio.gather(self._logp(turn, behind, said), self._logp(turn, without, said))
-        return _difference(longer, shorter)
+        with_hint, bare = await asyncio.gather(self._logp(turn, hinted, said), self._logp(turn, without, said))
+        return _difference(with_hint, bare)
 
-    async def _try(self, turn: Turn, behind: Prompt, without: Prompt) -> _Tried:
-        """The same again while neither prompts nor weights change."""
-        key = (behind.tokens, without.tokens, await self.current(turn))
+    async def _try(self, turn: Turn, hinted: Prompt, without: Prompt) -> _Tried:
+        """Replies to the prompt without the hint. The last result is used again while prompts and version are equal."""
+        key = (hinted.tokens, without.tokens, await self.current(turn))
         if self._last is None or self._last.key != key:
             replies = await asyncio.gather(
                 *(self._own(turn, without, key[2], seed) for seed in range(self.settings.replies))
             )
-            scored = await asyncio.gather(*(self._logp(turn, behind, own.tokens) for own in replies))
+            scored = await asyncio.gather(*(self._logp(turn, hinted, own.tokens) for own in replies))
             worth = tuple(_difference(own.logp, logp) for own, logp in zip(replies, scored, strict=True))
             self._last = _Tried(key, tuple(replies), worth)
         return self._last

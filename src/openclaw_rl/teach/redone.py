@@ -1,9 +1,9 @@
-"""Replies that a user accepted after corrections: as an answer to the first request they would have needed none.
+"""Hindsight: a reply that a user accepted after corrections is trained on as an answer to the first request.
 
 A model may not follow a wish that it reads as a hint after a request, although it follows the wish in the conversation.
-Then the teacher that reads the hint has nothing to teach. But there is the accepted reply, and the base model that
-reads the correction says it as readily. It is learned from as the teacher's own reply, as an answer to the first
-request.
+Then the teacher that reads the hint has nothing to teach. But there is the accepted reply, and the base model finds it
+about as likely in the conversation with the correction. So it is learned from as the teacher's own reply. If it had
+been the answer to the first request, no correction would have been needed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.asking import is_strange, reading, reply_logp
 
-BROUGHT_NATS = 3.0  # by which the conversation since makes a token likelier than the request alone: it brought it
-MEANT_NATS = 1.0  # by which the hint must then make it likelier, too: it is what was wished
-HEEDED_NATS = 2.0  # by which the hint makes the whole reply likelier
+BROUGHT_NATS = 3.0  # a token that the conversation since makes likelier by more than this is due to the conversation
+MEANT_NATS = 1.0  # by which the hint must make such a token likelier too, so that it is what the user wished
+HEEDED_NATS = 2.0  # by which the hint must make the whole reply likelier
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +38,22 @@ class Hindsight:
     ) -> Sample | None:
         """The accepted reply's sample as an answer to the `bare` prompt of the turn that was `corrected` first.
 
-        None if it would teach what only the conversation explains: an apology, a second look, a result that the user
-        named. So if the conversation makes a token likelier, a hint must make it likelier too. None also if the base
-        model would hardly have said the reply in that conversation, and if the engine is unavailable.
+        None if it would teach what only the conversation explains: an apology, a second check, a result that the user
+        named. So one of the `hints` must make each token likelier that the conversation makes much likelier. None also
+        if the base model would hardly have given the reply in that conversation, if a prompt has images, and if the
+        engine is unavailable.
         """
         said = accepted.completion.tokens
         asked = last_user_index(corrected.messages)
         if asked is None or accepted.prompt.images or bare.images:
             return None
         try:
-            unasked, told = await asyncio.gather(self._logp(bare, said), self._logp(accepted.prompt, said))
-            if is_strange(accepted.completion, told):
+            alone, conversation = await asyncio.gather(self._logp(bare, said), self._logp(accepted.prompt, said))
+            if is_strange(accepted.completion, conversation):
                 return None
             for hint in hints:
-                behind = await reading(self.renderer, corrected, [PlacedHint(asked, "", hint)])
-                if behind is not None and _is_meant(unasked, told, await self._logp(behind, said)):
+                hinted = await reading(self.renderer, corrected, [PlacedHint(asked, "", hint)])
+                if hinted is not None and _is_meant(alone, conversation, await self._logp(hinted, said)):
                     return _as_answer(sample, bare, HintPrompt(hint, accepted.prompt.tokens))
         except EngineError:
             return None
@@ -62,12 +63,16 @@ class Hindsight:
         return await reply_logp(self.engine, prompt, said, BASE)
 
 
-def _is_meant(unasked: Sequence[float], told: Sequence[float], hinted: Sequence[float]) -> bool:
-    """Whether the hint makes the reply likelier, and each token of it that the conversation makes likelier."""
-    if sum(hinted) - sum(unasked) < HEEDED_NATS:
+def _is_meant(alone: Sequence[float], conversation: Sequence[float], hinted: Sequence[float]) -> bool:
+    """Whether the hint makes the reply likelier, and each token of it that the conversation makes much likelier.
+
+    The three are nats per token: after the request alone, in the conversation, and with the hint. False if the
+    conversation makes no token much likelier.
+    """
+    if sum(hinted) - sum(alone) < HEEDED_NATS:
         return False
-    brought = [at for at in range(len(told)) if told[at] - unasked[at] > BROUGHT_NATS]
-    return bool(brought) and all(hinted[at] - unasked[at] >= MEANT_NATS for at in brought)
+    brought = [at for at in range(len(conversation)) if conversation[at] - alone[at] > BROUGHT_NATS]
+    return bool(brought) and all(hinted[at] - alone[at] >= MEANT_NATS for at in brought)
 
 
 def _as_answer(sample: Sample, prompt: Prompt, read: HintPrompt) -> Sample:

@@ -1,4 +1,4 @@
-"""The settings of teaching: what a judged turn teaches, and which of a user's hints stand in prompts meanwhile."""
+"""The settings of teaching: what a judged turn teaches, and which of a user's hints are in prompts meanwhile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 
 class Baseline(StrEnum):
-    """What is taken off a score before it is an advantage."""
+    """What is subtracted from a score to get the advantage."""
 
     NONE = "none"
     EMA = "ema"  # a moving average of the user's recent scores
@@ -17,15 +17,15 @@ class Baseline(StrEnum):
 class StepGrouping(StrEnum):
     """Which steps of a group's episodes are compared with each other."""
 
-    STEP_INDEX = "step_index"  # those of the same index, as published
+    STEP_INDEX = "step_index"  # the steps with the same index, as published
     TASK = "task"  # all steps of the group
     EPISODE = "episode"  # each of the other episodes once: GRPO's advantage
-    SITUATION = "situation"  # those after the same actions and observations
+    SITUATION = "situation"  # the steps after the same actions and observations
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSettings:
-    """How episodes become samples, and how long their groups are waited for."""
+    """How episodes become samples, and how long an incomplete group waits."""
 
     # Nobody outside can judge these: they are shown on request.
     ADVANCED: ClassVar[frozenset[str]] = frozenset({"group_wait_s", "overlong_cache"})
@@ -53,10 +53,12 @@ class EpisodeSettings:
 
     def __post_init__(self) -> None:
         if self.group_wait_s < 0 or self.idle_s <= 0:
-            raise ValueError("group_wait_s is at least 0 and idle_s lies above 0")
+            raise ValueError(
+                f"group_wait_s is {self.group_wait_s} and idle_s is {self.idle_s}: use at least 0, and more than 0"
+            )
         if self.overlong_tokens and not 0 < self.overlong_cache <= self.overlong_tokens:
             raise ValueError(
-                f"overlong_cache is {self.overlong_cache}: it lies above 0 and is at most overlong_tokens, "
+                f"overlong_cache is {self.overlong_cache}: use a value above 0 and at most overlong_tokens, "
                 f"{self.overlong_tokens}"
             )
 
@@ -134,8 +136,8 @@ class TeachSettings:
         if min(self.probes, self.replies, self.probe_tokens) < 1:
             raise ValueError("probes, replies and probe_tokens are at least 1")
         if self.retire_gap < 0:
-            raise ValueError(f"retire_gap is {self.retire_gap}: it is at least 0")
+            raise ValueError(f"retire_gap is {self.retire_gap}: use at least 0")
         if min(self.same_words_a_day, self.user_samples_a_day, self.in_vain_turns) < 0:
             raise ValueError("same_words_a_day, user_samples_a_day and in_vain_turns cannot be negative")
         if not 0.0 <= self.baseline_decay < 1.0:
-            raise ValueError(f"baseline_decay is {self.baseline_decay}: it is at least 0 and below 1")
+            raise ValueError(f"baseline_decay is {self.baseline_decay}: use a value from 0 to below 1")

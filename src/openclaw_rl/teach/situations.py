@@ -1,4 +1,4 @@
-"""Which steps of a group are comparable: those in the same situation, as far as this can be seen.
+"""Which steps of a group are comparable: those in the same situation, as far as their messages show it.
 
 A step's situation is the actions and observations before it, at three levels from strict to loose:
 
@@ -10,8 +10,9 @@ A step's situation is the actions and observations before it, at three levels fr
            max(2, G / 4) of the G graded episodes; without such a level, all steps of the group
     A(x) = (r_x - mean r over N(x)) / population std of r over N(x),  r = outcome + coefficient * step score
 
-So a step is compared with the other results from the same state. Equal observations alone are not enough: many commands
-print nothing. If all steps from the same state earned the same, they teach nothing: the decisive step came earlier.
+So a step is compared with the other results from the same state. Equal observations alone are not enough, because many
+commands print nothing. If all steps from the same state have the same reward, they teach nothing: the decisive step
+came earlier.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.tables.episodes import StepRow
 
 SHARE = 4  # one in this many of a group's episodes must have been in a situation
-LEAST = 2
-# What differs from run to run and says nothing of the state: addresses, times of day, durations, temporary names.
+LEAST = 2  # episodes must have been in it in any case
+# What differs from run to run and says nothing about the state: addresses, times of day, durations, temporary names.
 CHANGING = re.compile(
     r"0x[0-9a-fA-F]+|\b\d{1,2}:\d{2}:\d{2}(?:[.,]\d+)?\b|\b\d+(?:\.\d+)? ?(?:ms|s|sec|seconds)\b|/tmp/[\w.\-]+"
 )
@@ -37,14 +38,14 @@ CHANGING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The history before a step, as digests: of all actions and observations, and of the last of them."""
+    """The history before a step, as digests: of all (action, observation) pairs, and of the last pair."""
 
     all: str
     last: str
 
 
 def situation_of(turn: Turn) -> Situation:
-    """The situation that a turn was taken in, read from its messages."""
+    """The situation in which a turn was taken, read from its messages."""
     pairs: list[tuple[str, str]] = []
     seen: list[str] = []
     action = ""
@@ -59,7 +60,7 @@ def situation_of(turn: Turn) -> Situation:
 
 
 def neighbours(steps: Sequence[StepRow], situations: Mapping[str, Situation]) -> dict[str, tuple[str, ...]]:
-    """The turns that each step is compared with, itself among them, by turn; `steps` are a group's graded ones."""
+    """The turns that each step is compared with, its own among them, by turn; `steps` are a group's graded steps."""
     keys = {step.turn: _keys(step, situations.get(step.turn)) for step in steps}
     episodes: dict[tuple[str, str], set[str]] = defaultdict(set)
     members: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -81,7 +82,7 @@ def _keys(step: StepRow, situation: Situation | None) -> list[tuple[str, str]]:
 
 
 def _action(said: Message) -> str:
-    """What a reply does: its calls, without their ids, else its words."""
+    """What a reply does: its tool calls without their ids; if it has none, its text."""
     calls = [json.dumps([call.name, call.parsed()], sort_keys=True) for call in said.tool_calls]
     return _plain("; ".join(calls) if calls else said.text)
 

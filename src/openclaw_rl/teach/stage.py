@@ -1,4 +1,4 @@
-"""The teaching stage: judged turns become samples, as far as there is something to learn from them."""
+"""The teaching stage: judged turns from which there is something to learn become samples; the others are dropped."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from openclaw_rl.teach.status import TeachStatus, teach_findings
 
 log = logging.getLogger(__name__)
 AT_ONCE = 64
-SLICE_S = 2.0  # for this long turns are examined before other work is done
+SLICE_S = 2.0  # turns are examined for about this long before other work is done
 POLL_S = 2.0
-LOOK_AGAIN = 200  # rounds after which all that waits is examined again
+LOOK_AGAIN = 200  # rounds after which all turns that wait are examined again
 RECENT_REWARDS = 50
-AGAINST_KEPT = 10_000  # rehearsal samples for which it is remembered what speaks against them
+AGAINST_KEPT = 10_000  # pairs of a rehearsal sample and a hint for which it is remembered whether they disagree
 CORRECTED_MOST = 8  # corrections of one request that are examined
 
 
 @dataclass(frozen=True, slots=True)
 class LearningRules:
-    """What decides whether a judged turn becomes a sample, whatever it says.
+    """What decides whether a judged turn becomes a sample, independent of its content.
 
-    `weights_learn` is False if only prompts remember. `may_teach` says whether a turn's user has the right to;
-    None if everybody has.
+    `weights_learn` is False if hints are only put into prompts. `may_teach` returns whether a turn's user has the right
+    to teach; None if everybody has.
     """
 
     wants: Wants
@@ -59,9 +59,9 @@ class LearningRules:
 class Teacher:
     """The models that are asked about a judged turn before it becomes a sample; None for no model.
 
-    `served` are the weights in service: their replies to the prompt without hints. `base` is the base model: its
-    replies given the hint of a correction. `hindsight` is the base model asked about a reply that was accepted after a
-    correction. `hints` are the user's kept hints, which a teacher reads in addition to the turn's own.
+    `served` asks the served weights for replies to the prompt without hints. `base` asks the base model for replies
+    given the hint of a correction. `hindsight` asks the base model about a reply that was accepted after a correction.
+    `hints` are the user's kept hints, which a teacher reads in addition to the turn's own.
     """
 
     served: Prober | None = None
@@ -74,8 +74,8 @@ class Teacher:
 class TeachStage:
     """Makes samples of judged turns, or drops them with a reason.
 
-    `publishing` serves an earlier version again if what was learned from a user since then had no effect.
-    Asking a teacher about a turn takes seconds, and minutes while the engine is busy serving.
+    `publishing` serves an earlier version again if what was learned from a user since then had no effect. Asking a
+    teacher about a turn takes seconds, or minutes while the engine is busy serving.
     """
 
     store: Store
@@ -86,13 +86,13 @@ class TeachStage:
     publishing: TakesBack | None = None
     clock: Callable[[], float] = time.monotonic
     floods: DailyCounts | None = None  # made from the settings if none is given
-    looking_at: int = 0  # judged turns, in the look under way
+    looking_at: int = 0  # judged turns that are being examined
     is_resting: bool = False  # nothing that waits can be decided now
     _in_vain: CorrectionMonitor = field(init=False)
-    _against: dict[tuple[str, str], bool] = field(default_factory=dict)  # turn and hint
+    _against: dict[tuple[str, str], bool] = field(default_factory=dict)  # by turn and hint
     _looked: int = 0  # turns judged up to here were examined, and wait for their sessions
     _rounds: int = 0
-    _unanswering: set[str] = field(default_factory=set)  # turns of the look under way that answer no correction
+    _unanswering: set[str] = field(default_factory=set)  # turns being examined for which `_answers` was False
     _rested: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ class TeachStage:
             self.is_resting = False
 
     async def wait_until_looked_at(self) -> None:
-        """Until all that was judged was examined, or `SLICE_S`: so that a step includes what belongs together."""
+        """Returns when all judged turns were examined, or after `SLICE_S`, so that a step includes related turns."""
         try:
             async with asyncio.timeout(SLICE_S):
                 await self._rested.wait()
@@ -130,7 +130,7 @@ class TeachStage:
         return TeachStatus(self.looking_at, self.is_resting)
 
     def gauges(self) -> Mapping[str, float]:
-        """How many judged turns are examined."""
+        """How many judged turns are being examined."""
         return {"teach_looking_at": self.looking_at}
 
     async def report(self, facts: StoreFacts) -> StageReport:
@@ -139,7 +139,7 @@ class TeachStage:
         return StageReport(self.name, self.status, self.is_resting, findings=tuple(teach_findings(facts, costly)))
 
     def let_go(self) -> None:
-        """Holds nothing in memory of any turn, as after a restart."""
+        """Removes what is remembered of turns, as after a restart."""
         self._in_vain = CorrectionMonitor(self.settings.in_vain_turns)
         self._against.clear()
         self._looked = 0
@@ -151,8 +151,8 @@ class TeachStage:
     async def once(self) -> bool:
         """Makes samples of the turns that can be decided now, or drops them; True if anything changed or more is left.
 
-        Turns are examined a few at a time: thousands may wait for their sessions, and are read again when these have a
-        sample or are over. It returns after `SLICE_S`, so that a step need not wait for all of them.
+        At most `AT_ONCE` turns are read at a time: thousands may wait for their sessions, and are read again when these
+        have a sample or are over. It returns after about `SLICE_S`, so that a step need not wait for all of them.
         """
         self._rested.clear()
         has_moved = await self._look()
@@ -162,7 +162,7 @@ class TeachStage:
 
     async def _look(self) -> bool:
         until_s = self.clock() + SLICE_S
-        if self._rounds % LOOK_AGAIN == 0:  # for what came back by another way than being judged
+        if self._rounds % LOOK_AGAIN == 0:  # some turns wait again without a new verdict
             self._looked = 0
         self._rounds += 1
         while True:
@@ -182,9 +182,10 @@ class TeachStage:
                 return True
 
     async def still_holds(self, rehearsal: Sample, since: Sequence[str]) -> bool:
-        """Whether a rehearsal sample may be read again: its user may teach, no hint given `since` speaks against it.
+        """Whether a rehearsal sample may be trained on again.
 
-        If no model can be asked now, each such hint counts as speaking against it.
+        Its turn must be in the store, its user must have the right to teach, and no hint given `since` may speak
+        against it. If no model can be asked now, each such hint counts as speaking against it.
         """
         turn = await self.store.turn(rehearsal.turn)
         if turn is None or not self._may_teach(turn):
@@ -205,21 +206,21 @@ class TeachStage:
         return True
 
     async def _decide(self, rows: Sequence[JudgedTurn], until_s: float) -> tuple[bool, bool]:
-        """Whether anything was admitted or dropped, and whether all of them were examined: not if time is up."""
+        """Whether anything was admitted or dropped, and whether all rows were examined before the time was up."""
         refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None}
         for user, version in self._in_vain.found():
-            log.warning("learned from user=%s in vain: they correct as often as before version=%s", user, version)
+            log.warning("corrections without effect user=%s since version=%s", user, version)
             if self.publishing is not None:
                 await self.publishing.take_back(user, version)
         contributing, complete = await self._sessions([row for row in rows if row.turn.id not in refused])
         decided = admission(rows, self.rules.wants, refused=refused, contributing=contributing, complete=complete)
-        for row in sorted(decided.samples, key=lambda row: row.turn.at_s):  # corrected turns come first
+        for row in sorted(decided.samples, key=lambda row: row.turn.at_s):  # `_answers` needs earlier decisions
             await self._admit(row, None)
             self.looking_at -= 1
             if self.clock() >= until_s:
                 return True, False
-        taken = {row.turn.id for row in decided.samples}
-        silent = [row for row in rows if row.turn.id not in taken and row.turn.id not in refused]
+        with_signal = {row.turn.id for row in decided.samples}
+        silent = [row for row in rows if row.turn.id not in with_signal and row.turn.id not in refused]
         answers = set[str]()
         for row in silent:
             if row.turn.id in self._unanswering:
@@ -278,13 +279,13 @@ class TeachStage:
         if reward is None and await self._answers(row):
             return
         sample = await self._sample(row, bare, reward)
-        if self.teacher.base is not None and sample.is_taught and not self._asks_guide(row):
+        if self.teacher.base is not None and sample.is_taught and not self._is_demonstrated(row):
             if is_learned or not sample.hints:
                 await self._rehearse(sample, turn)
                 return
             sample = replace(sample, rehearses=())
-        # Without a guide a sample has no hints if they do not fit; with a guide, if they change nothing.
-        is_unheeded = self._asks_guide(row) and not sample.hints
+        # Without a demonstrator a sample has no hints if they do not fit; with one, if they have no effect.
+        is_unheeded = self._is_demonstrated(row) and not sample.hints
         if not sample.is_promoted and (not teaches(sample, self.rules.wants) or (sample.is_taught and is_unheeded)):
             await self._drop(turn.id, DropReason.UNHEEDED if is_unheeded else DropReason.NO_SIGNAL)
             if is_unheeded and self.teacher.hints is not None:
@@ -295,9 +296,10 @@ class TeachStage:
         await self._ready(sample, turn)
 
     async def _answers(self, row: JudgedTurn) -> bool:
-        """Whether it was accepted after corrections with hints that had no effect, and is learned from as such a reply.
+        """Makes a sample of a reply that was accepted after corrections with hints that had no effect; True if it did.
 
-        It is then an answer to the request that was corrected first, whatever else its session has to teach.
+        The reply is then trained on as the answer to the request that was corrected first, whatever else its session
+        has to teach.
         """
         verdict = row.verdict
         if self.teacher.hindsight is None or verdict.hints or verdict.score is None or verdict.score < 0:
@@ -321,11 +323,11 @@ class TeachStage:
         return True
 
     async def _rehearse(self, sample: Sample, turn: Turn) -> None:
-        """Makes a session's first reply a rehearsal sample, if there is nothing left to teach by it."""
+        """Makes a reply that has nothing left to teach a rehearsal sample; drops it if its session has a sample."""
         if await self.store.session_has_sample(turn.session):
             await self._drop(turn.id, DropReason.LEARNED)
             return
-        hints = sample.hints if sample.rehearses else ()  # others may no longer be followed
+        hints = sample.hints if sample.rehearses else ()  # the reply may not follow other hints
         await self._ready(replace(sample, hints=hints, is_promoted=True, score=None, baseline=None), turn)
 
     async def _ready(self, sample: Sample, turn: Turn) -> None:
@@ -333,15 +335,15 @@ class TeachStage:
             scopes = trained_scopes(self.rules.scopes, user=turn.user, agent=turn.agent)
             await self.store.admit(sample, scopes=scopes)
         except ValueError:  # forgotten since it was read
-            log.info("not admitted turn=%s: it has moved on", sample.turn)
+            log.info("not admitted turn=%s: its state has changed", sample.turn)
             return
         log.info("ready turn=%s score=%s hints=%d", sample.turn, sample.score, len(sample.hints))
 
     async def _assembled(self, row: JudgedTurn, reward: float | None) -> Assembled:
         baseline = await self._baseline(row)
 
-        async def assembled(heeded: Sequence[PlacedHint]) -> Sample:
-            # Rendering hints encodes text, which takes milliseconds for a long prompt: off the loop.
+        async def assembled(known: Sequence[PlacedHint]) -> Sample:
+            # In a thread, because rendering hints encodes text, which takes milliseconds for a long prompt.
             return await asyncio.to_thread(
                 sample_of,
                 row.turn,
@@ -350,24 +352,24 @@ class TeachStage:
                 baseline=baseline,
                 max_tokens=self.rules.max_sample_tokens,
                 reward=reward,
-                known=heeded,
+                known=known,
             )
 
         return assembled
 
     async def _sample(self, row: JudgedTurn, bare: Prompt, reward: float | None) -> Sample:
         turn, assembled = row.turn, await self._assembled(row, reward)
-        # What was said to the turn may be the opposite of a hint in its prompt: a teacher never reads both at once.
+        # A hint of the verdict may be the opposite of a hint in the prompt: a teacher never reads both at once.
         in_prompt = not_about(turn.carried, [hint.text for hint in row.verdict.hints])
         known = [*in_prompt, *others(turn, row.verdict, await self._known(turn))]
-        if self.teacher.base is not None and self._asks_guide(row) and reward is None:
+        if self.teacher.base is not None and self._is_demonstrated(row) and reward is None:
             return await self.teacher.base.demonstrated(turn, bare, known, assembled)
         if self.teacher.base is not None and (reward is not None or turn.carried):
             return await self.teacher.base.rehearsed(turn, bare, known, assembled)
         return await assembled(known)
 
-    def _asks_guide(self, row: JudgedTurn) -> bool:
-        """Whether the teacher is asked about the turn: one that was corrected, with words."""
+    def _is_demonstrated(self, row: JudgedTurn) -> bool:
+        """Whether the base model is asked for demonstrations: the turn was corrected with hints, and `base` is set."""
         is_corrected = row.verdict.score is not None and row.verdict.score < 0
         return self.teacher.base is not None and is_corrected and bool(row.verdict.hints)
 
@@ -382,7 +384,7 @@ class TeachStage:
         log.info("dropped turn=%s reason=%s", turn, reason)
 
     async def _known(self, turn: Turn) -> Sequence[PlacedHint]:
-        """What else the user asked for: a teacher follows it in addition to what was said to the turn."""
+        """The user's other hints: a teacher follows them in addition to those of the verdict."""
         return () if self.teacher.hints is None else await self.teacher.hints.beside(turn)
 
     def _may_teach(self, turn: Turn) -> bool:

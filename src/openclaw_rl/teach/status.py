@@ -10,10 +10,10 @@ from openclaw_rl.core.finding import Finding, Level, many
 from openclaw_rl.core.ledger import WHAT_TO_DO, DropReason
 
 SHOWN = 100  # characters of a hint
-ENOUGH = 10  # turns before anything is concluded from them
-VERSIONS = 5  # made, before their effect is asked about
-FEWER = 0.5  # of the corrections before: if learning works, a user corrects no more than that later
-OFTEN = 0.3  # share of corrected turns that no longer passes for now and then
+ENOUGH = 10  # turns that are needed before anything is concluded from them
+VERSIONS = 5  # versions and corrections without effect, together, before the effect of training is examined
+FEWER = 0.5  # if learning works, later corrections are at most this share of the earlier ones
+OFTEN = 0.3  # share of corrected replies from which on a user corrects often
 HARMLESS = frozenset({DropReason.LEARNED, DropReason.FORGOTTEN, DropReason.NOT_FOLLOWED, DropReason.CONTROL_TOKEN})
 
 
@@ -21,19 +21,19 @@ HARMLESS = frozenset({DropReason.LEARNED, DropReason.FORGOTTEN, DropReason.NOT_F
 class TeachStatus:
     """The status of teaching, for people. `is_resting` if nothing that waits can be decided now."""
 
-    looking_at: int = 0  # judged turns, in the look under way
+    looking_at: int = 0  # judged turns that are being examined
     is_resting: bool = True
 
     @property
     def doing(self) -> str:
-        """What is under way, in words; empty if nothing is."""
+        """What is being done, in words; empty if nothing is."""
         return f"looking at {many(self.looking_at, 'judged turn')}" if self.looking_at else ""
 
 
 def teach_findings(facts: StoreFacts, costly: Sequence[tuple[str, int, int]] = ()) -> Iterator[Finding]:
     """Which turns teach nothing and why, users with corrections that have no effect, and hints that cost right answers.
 
-    The latter are `costly`: each with the replies that say something else than without it, and those checked.
+    `costly` are these hints: each with how many replies contradict the one without it, and how many were checked.
     """
     yield from _dropped(facts)
     yield from _in_vain(facts)
@@ -54,13 +54,12 @@ def _dropped(facts: StoreFacts) -> Iterator[Finding]:
     if not reasons:
         return
     ordered = sorted(reasons.items(), key=lambda item: -item[1])
-    told = ", ".join(f"{many} {name}" for name, many in ordered)
+    reasons_in_words = ", ".join(f"{many} {name}" for name, many in ordered)
     harmful = [(name, many) for name, many in ordered if name not in HARMLESS]
     is_most = main >= ENOUGH and sum(many for _, many in harmful) * 2 > main and not facts.count("trained")
     fix = WHAT_TO_DO.get(harmful[0][0], "") if harmful else ""
-    yield Finding(
-        Level.MEND if is_most else Level.NOTE, "teach", f"{dropped} of {many(main, 'main turn')} dropped: {told}", fix
-    )
+    what = f"{dropped} of {many(main, 'main turn')} dropped: {reasons_in_words}"
+    yield Finding(Level.MEND if is_most else Level.NOTE, "teach", what, fix)
 
 
 def _in_vain(facts: StoreFacts) -> Iterator[Finding]:
@@ -78,7 +77,7 @@ def _in_vain(facts: StoreFacts) -> Iterator[Finding]:
             "learn",
             f"{one.user} corrected {one.later} of the last {one.judged} replies and {one.earlier} of the {one.judged} "
             f"before, over {tried}: training has no effect for this user",
-            "see what was asked for (`openclaw-rl hints list`, `openclaw-rl turns`): wishes that contradict each other "
-            "cannot be learned, and a wrong judge teaches at random. `openclaw-rl rollback` returns "
+            "check what was asked for (`openclaw-rl hints list`, `openclaw-rl turns`): wishes that contradict each "
+            "other cannot be learned, and a wrong judge teaches at random. `openclaw-rl rollback` returns "
             "to an earlier version",
         )

@@ -52,7 +52,7 @@ _RULES = (
 
 
 def system_text(rng: Random, *, chars: int) -> str:
-    """An agent's system text of about so many characters."""
+    """An agent's system text of at least `chars` characters: whole parts are added until it is long enough."""
     parts = ["You are a personal assistant running inside OpenClaw."]
     while sum(map(len, parts)) < chars:
         parts.append(rng.choice((_section, _section, _skills, _file))(rng))
@@ -60,12 +60,12 @@ def system_text(rng: Random, *, chars: int) -> str:
 
 
 def tool_schemas(rng: Random, *, count: int) -> str:
-    """So many tools' schemas, one JSON text behind the other as chat templates write them."""
+    """The schemas of `count` tools, one JSON text per line as chat templates write them."""
     return "\n".join(json.dumps(_schema(rng), ensure_ascii=False) for _ in range(count))
 
 
 def tools(rng: Random, *, count: int) -> list[Tool]:
-    """So many tools that an agent's client may offer beside those it is about."""
+    """`count` further tools that an agent's client may offer in addition to those of the task."""
     made = (_schema(rng) for _ in range(count))
     return [Tool(str(each["name"]), str(each["description"]), _object(each["parameters"])) for each in made]
 

@@ -1,4 +1,4 @@
-"""The seeded recipe of the bundled model: tokenizer, training, scores, manifest, all in one folder."""
+"""The seeded recipe of the bundled model: writes tokenizer, weights, scores and manifest into one folder."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ CHECKPOINT = "checkpoint.pt"
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything a build depends on but the seed and the Python it runs on."""
+    """Everything that a build depends on, except the seed and the Python that it runs on."""
 
     shape: TinyShape
     schedule: Schedule
-    second: Schedule  # from the weights of the first, with more of what judges hear
-    world_samples: int = 800  # read by the tokenizer's training
-    files: int | None = None  # ordinary texts read; None for all
-    scored: int = 100  # held-out cases a skill
-    longest: int = scores.MAX_NEW  # tokens of an answer, when scoring
+    second: Schedule  # of the second stage: from the weights of the first, with more turns to judge
+    world_samples: int = 800  # toy world samples that the tokenizer is trained on
+    files: int | None = None  # source files that ordinary texts are taken from; None for all
+    scored: int = 100  # held-out cases for each skill
+    longest: int = scores.MAX_NEW  # most tokens of an answer when scoring
 
 
 FULL = Recipe(TinyShape(), Schedule(), Schedule(steps=3600, easy_share=0.0, warmup=40, matrix_lr=0.01, other_lr=2e-3))
-SHORT = Recipe(  # seconds: shows that the recipe runs, teaches nothing
+SHORT = Recipe(  # takes seconds: shows that the recipe runs, but teaches nothing
     TinyShape(vocabulary=600, hidden=32, layers=2, inner=64, heads=2, kv_heads=1, head_dim=16),
     Schedule(steps=3, step_tokens=1024, micro_tokens=2048, warmup=1, checkpoint_every=2),
     Schedule(steps=2, easy_share=0.0, step_tokens=1024, micro_tokens=2048, warmup=1, checkpoint_every=2),
@@ -59,11 +59,11 @@ def build(
     begin: Path | None = None,
     progress: Callable[[Progress, int], None] = lambda _progress, _steps: None,
 ) -> dict[str, object]:
-    """Make the model in the folder and return its manifest. An interrupted build goes on where it was saved.
+    """Builds the model in the folder and returns its manifest. An interrupted build continues at its checkpoint.
 
-    `begin` is the folder of a model that has done the first stage: its tokenizer and weights are taken as they are, and
-    the second stage alone is run, with its judge taught what people say in many words. The shipped weights are those of
-    the first stage.
+    `begin` is the folder of a model from the first stage: its tokenizer and weights are used as they are, and only the
+    second stage is run, which teaches judging with many more wordings. `steps` replaces the steps of the stage that is
+    run. The shipped weights are those of the first stage.
     """
     began = time.monotonic()
     recipe = SHORT if short else FULL
@@ -82,7 +82,7 @@ def build(
     manifest["scores"] = scores.of(folder, count=recipe.scored, seed=seed, max_new=recipe.longest)
     manifest["seconds"] = round(time.monotonic() - began)
     folder.joinpath("manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
-    folder.joinpath(CHECKPOINT).unlink(missing_ok=True)  # until here an interrupted build has somewhere to go on from
+    folder.joinpath(CHECKPOINT).unlink(missing_ok=True)  # kept until here, so that an interrupted build can continue
     return manifest
 
 
@@ -96,7 +96,7 @@ def _first_stage(
     threads: int,
     progress: Callable[[Progress, int], None],
 ) -> dict[str, object]:
-    """Tokenizer and weights from nothing; the first `code` of the texts are code, the others prose."""
+    """Trains tokenizer and weights; returns the manifest. The first `code` texts are code, the rest is prose."""
     size = recipe.shape.vocabulary
     tokenizer = vocabulary.train(
         texts[:code], texts[code:], Random(seed), size=size, world_samples=recipe.world_samples
@@ -133,7 +133,7 @@ def _second_stage(
     threads: int,
     progress: Callable[[Progress, int], None],
 ) -> dict[str, object]:
-    """Further steps from the weights in `begin`, half precision as they are; returns the manifest of both stages."""
+    """Takes further steps from the half-precision weights in `begin`; returns the manifest of both stages."""
     import torch
     from transformers import Qwen3ForCausalLM
 
@@ -166,7 +166,7 @@ def _second_stage(
 
 
 def save(model: PreTrainedModel, folder: Path) -> None:
-    """Half precision on disk, full precision when loaded."""
+    """Writes the model in half precision, with a configuration by which it is loaded in full precision."""
     model.half().save_pretrained(folder)
     path = folder / "config.json"
     config = json.loads(path.read_text("utf-8"))

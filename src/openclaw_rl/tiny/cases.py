@@ -1,4 +1,4 @@
-"""What the bundled model was taught, as cases to try it on: problems and wordings that training never saw."""
+"""Cases that test what the bundled model was taught, by skill: problems and often wordings that training never saw."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from openclaw_rl.tiny.styles import Style, follows, has_markup
 
 @dataclass(frozen=True, slots=True)
 class SkillCase:
-    """A prompt and what counts as a good answer to it."""
+    """A prompt, and a check of whether a reply to it is good."""
 
     messages: Sequence[Message]
     good: Callable[[str], bool]
@@ -29,7 +29,7 @@ class SkillCase:
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A kind of case and the temperature its answers are sampled at (0 is greedy)."""
+    """A kind of case, and the temperature at which its replies are sampled (0 is greedy)."""
 
     name: str
     case: Callable[[Random], SkillCase]
@@ -37,12 +37,15 @@ class Skill:
 
 
 def _right(task: DialogueTask, style: Style | None, text: str) -> bool:
-    """Whether a reply is right for the task and, where a style is named, follows it strictly."""
+    """Whether a reply is right for the task and, if a style is given, strictly follows it.
+
+    A reply in another style than AI must also have no markup.
+    """
     if style is not None and (not follows(text, style) or (style is Style.AI) is not has_markup(text)):
         return False
     if task.kind is TaskKind.SOLVE:
         return answer_in(text) == task.problem.answer
-    made = task.answer(Style.AI, Random(0))  # holds the grade and whether the work was right
+    made = task.answer(Style.AI, Random(0))  # contains the grade, and whether the work is right
     if task.kind is TaskKind.GRADE:
         grade = re.search(r"(\d+)/10", made)
         said = re.search(r"(\d+)(?:/10| out of 10)", text)
@@ -71,7 +74,7 @@ def _asked(task: DialogueTask, *, thinking: bool = False, tools: tuple[Tool, ...
 
 
 def _hinted(kind: TaskKind, style: Style) -> Callable[[Random], SkillCase]:
-    """The hint is what a judge writes, or says the same in other words."""
+    """Cases with a hint for a style, in a judge's words or in others."""
 
     def case(rng: Random) -> SkillCase:
         task = dialogues.task(rng, kind=kind, held_out=True)
@@ -83,7 +86,7 @@ def _hinted(kind: TaskKind, style: Style) -> Callable[[Random], SkillCase]:
 
 
 def _dressed(kind: TaskKind, aspect: Aspect, *, is_hinted: bool) -> Callable[[Random], SkillCase]:
-    """Words to begin or to end with, told by a hint or by a correction."""
+    """Cases with words to begin or to end with, which a hint or a correction asks for."""
 
     def case(rng: Random) -> SkillCase:
         task = dialogues.task(rng, kind=kind, held_out=True)
@@ -100,16 +103,16 @@ def _dressed(kind: TaskKind, aspect: Aspect, *, is_hinted: bool) -> Callable[[Ra
 
 
 def _remembered(count: int) -> Callable[[Random], SkillCase]:
-    """So many wishes stand in the system text; those about solving hold, and only those."""
+    """Cases with `count` wishes in the system text: only those about solving should be followed."""
 
     def case(rng: Random) -> SkillCase:
         task = dialogues.task(rng, kind=TaskKind.SOLVE, held_out=True)
-        told = manners.several(rng, count)
+        given = manners.several(rng, count)
         dialogue = _asked(task)
-        lines = "\n".join(f"- {wish.stated(wish.scope or TaskKind.SOLVE, rng)}" for wish in told)
+        lines = "\n".join(f"- {wish.stated(wish.scope or TaskKind.SOLVE, rng)}" for wish in given)
         text = f"{dialogues.SYSTEM_TEXTS[0]}\n\nWhat this user has wished before:\n{lines}"
         dialogue.messages.insert(0, message(Role.SYSTEM, text))
-        manner = manners.manner(told, TaskKind.SOLVE)
+        manner = manners.manner(given, TaskKind.SOLVE)
 
         def good(text: str) -> bool:
             dressed = text.strip().startswith(manner.first) and text.strip().endswith(manner.last)
@@ -121,7 +124,7 @@ def _remembered(count: int) -> Callable[[Random], SkillCase]:
 
 
 def _behind_long_text(chars: int) -> Callable[[Random], SkillCase]:
-    """An agent's system text of so many characters stands in front; the file is to be read, or the problem solved."""
+    """Cases with an agent's system text of at least `chars` characters in front: read a file, or solve a problem."""
 
     def case(rng: Random) -> SkillCase:
         made = _reads(rng) if rng.random() < 0.5 else _plain(TaskKind.SOLVE, None)(rng)
@@ -132,7 +135,7 @@ def _behind_long_text(chars: int) -> Callable[[Random], SkillCase]:
 
 
 def _followup(rng: Random) -> SkillCase:
-    """The user's own correction, in a wording never seen, stands as the hint."""
+    """A case in which the hint is a user's correction, in a wording that training never saw."""
     task = dialogues.task(rng, kind=TaskKind.SOLVE, held_out=True)
     dialogue = _asked(task)
     words = wishes.correction(Style.NATURAL, rng, held_out=True)

@@ -1,4 +1,4 @@
-"""`openclaw-rl tiny`: make the bundled model again, and see what it can do."""
+"""`openclaw-rl tiny`: builds the bundled models and their judge, and measures what a model can do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="The toy model that ships with the 
 def build(
     *,
     folder: Annotated[
-        Path | None, typer.Option(help="Where the model is written; a synthetic world's has its place in the cache.")
+        Path | None, typer.Option(help="Where the model is written; by default a synthetic world's is in the cache.")
     ] = None,
     world_name: Annotated[
         str, typer.Option("--world", help="A synthetic world to build instead of the bundled model, or `all`.")
@@ -39,24 +39,24 @@ def build(
         Path | None,
         typer.Option(
             "--from",
-            help="A model that has done the first stage: the second is run on it (the judge learns more words).",
+            help="A model from the first stage: the second stage is run on it (the judge learns more words).",
         ),
     ] = None,
 ) -> None:
-    """Make the bundled model, or that of a synthetic world, from its recipe: tokenizer, training, scores, manifest."""
+    """Build the bundled model, or that of a synthetic world, from its recipe: tokenizer, training, scores, manifest."""
     from openclaw_rl.tiny import build as recipe
 
     if world_name:
         _build_worlds(world_name, folder, seed=seed, steps=steps, short=short, threads=threads)
         return
     if folder is None:
-        raise ConfigError("the bundled model is built into a folder that you name", fix="give --folder, or --world")
+        raise ConfigError("no folder is given to build the bundled model into", fix="give --folder, or --world")
     with building() as report:
         made = recipe.build(folder, seed=seed, steps=steps, short=short, threads=threads, begin=begin, progress=report)
     scored = made["scores"]
     assert isinstance(scored, dict)
     _print_scores(scored)
-    _build_judge(folder, seed=seed, short=short, threads=1)  # more of them sum in another order
+    _build_judge(folder, seed=seed, short=short, threads=1)  # more threads would add up in another order
 
 
 @app.command()
@@ -69,7 +69,7 @@ def agent(
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
     start: Annotated[Path | None, typer.Option(help="An agent model to continue from, with fewer steps.")] = None,
 ) -> None:
-    """Make the small agent model from demonstrations that are often wrong; if stopped, continues when called again."""
+    """Build the small agent model from demonstrations that are often wrong; an interrupted build continues."""
     from openclaw_rl.tiny.agent import make
 
     with building("agent") as report:
@@ -108,10 +108,10 @@ def judge(
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
     only: Annotated[int | None, typer.Option(help="Train only this member: two can be trained at once.")] = None,
 ) -> None:
-    """Make the bundled model's judge, a classifier of what follows a reply; if stopped, continues when called again.
+    """Build the bundled model's judge, a classifier of what follows a reply; an interrupted build continues.
 
     Then print what it recognises in parts of sentences that it was not taught, and how sure it must be to be rarely
-    wrong.
+    wrong. With --only this is not measured.
     """
     from openclaw_rl.tiny import hearing_scores
 
@@ -140,7 +140,10 @@ def _build_judge(folder: Path, *, seed: int, short: bool, threads: int, only: in
 
 
 def _build_worlds(name: str, folder: Path | None, *, seed: int, steps: int | None, short: bool, threads: int) -> None:
-    """Make one world's model, or all that are missing, each in its place in the cache unless a folder is named."""
+    """Builds the model of a world, or of all worlds, if it is missing: in the folder, by default in the cache.
+
+    With all worlds, each model has a folder of its own in `folder`.
+    """
     from openclaw_rl.tiny.worlds import WORLDS, make
     from openclaw_rl.tiny.worlds import world as named
 
@@ -149,22 +152,26 @@ def _build_worlds(name: str, folder: Path | None, *, seed: int, steps: int | Non
         if not make.is_made(place):
             with building(world_.name) as report:
                 make.make(world_, place, seed=seed, short=short, steps=steps, threads=threads, on_step=report)
-        held = json.loads((place / "manifest.json").read_text("utf-8"))
-        Console(stderr=True).print(f"{world_.name}: {held['parameters']} weights, {held['seconds']} s, in {place}")
-        _print_scores(held["scores"])
+        manifest = json.loads((place / "manifest.json").read_text("utf-8"))
+        weights, seconds = manifest["parameters"], manifest["seconds"]
+        Console(stderr=True).print(f"{world_.name}: {weights} weights, {seconds} s, in {place}")
+        _print_scores(manifest["scores"])
 
 
 @contextmanager
 def building(name: str = "") -> Iterator[Callable[[train.Progress, int], None]]:
-    """A bar of a build's progress, and lines now and then where nobody watches it."""
+    """Shows a build's progress as a bar, and as a line every 50 steps if the output is not a terminal.
+
+    Yields the function to call with the progress and the number of steps.
+    """
     logging.getLogger("transformers").setLevel(logging.ERROR)
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bar:
-        shown = bar.add_task(f"{name} tokenizer", total=None)
+        row = bar.add_task(f"{name} tokenizer", total=None)
 
         def report(at: train.Progress, total: int) -> None:
-            bar.update(shown, completed=at.step, total=total, description=f"{name} training, loss {at.loss:.3f}")
+            bar.update(row, completed=at.step, total=total, description=f"{name} training, loss {at.loss:.3f}")
             if not console.is_terminal and at.step % 50 == 0:
                 console.print(f"step {at.step}/{total} loss {at.loss:.4f} tokens {at.tokens}")
 
@@ -179,7 +186,7 @@ def score(
     only: Annotated[str, typer.Option(help="Only skills with this in their name.")] = "",
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
 ) -> None:
-    """Print what a model can do, skill by skill."""
+    """Print the share of good replies for each skill."""
     import torch
 
     from openclaw_rl.tiny import scores

@@ -1,4 +1,4 @@
-"""What agents' clients write around a user's words: time stamps, a line about the run, a block of internal context."""
+"""Texts that agents' clients add to a user's message: time stamps, a line about the run, a block of internal data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BLOCKS = (
 
 
 def wrap(dialogue: Dialogue, rng: Random) -> None:
-    """Writes around the user's messages what OpenClaw writes around them; each part may be missing."""
+    """Adds to the user's messages, in place, what OpenClaw adds to them; each part may be missing."""
     stamp = _stamp(rng) if rng.random() < 0.8 else ""
     messages = list(dialogue.messages)
     users = [index for index, item in enumerate(messages) if item.role is Role.USER]
@@ -29,7 +29,7 @@ def wrap(dialogue: Dialogue, rng: Random) -> None:
         messages[users[0]] = first.with_text(f"{words}\n\n{runtime_line(rng)}{mark}{hint}")
     if rng.random() < 0.6:
         words, mark, hint = messages[users[-1]].text.partition(f"\n\n{LABEL}")
-        if mark and rng.random() < 0.5:  # a hint stands behind the last user message, which the block is then
+        if mark and rng.random() < 0.5:  # a hint follows the last user message, which is now the block
             messages[users[-1]] = messages[users[-1]].with_text(words)
             messages.insert(users[-1] + 1, message(Role.USER, f"{context_block(rng)}{mark}{hint}"))
         else:
@@ -38,7 +38,7 @@ def wrap(dialogue: Dialogue, rng: Random) -> None:
 
 
 def runtime_line(rng: Random) -> str:
-    """OpenClaw's line about the run."""
+    """The line that OpenClaw adds about the run."""
     model = rng.choice(("openclaw-rl/tiny", "openclaw-rl/qwen3-4b", "local/model"))
     key = f"agent:main:{rng.choice(('main', 'openai-user:kind-1', 'chat-7', 'direct'))}"
     session = "-".join("".join(rng.choice("0123456789abcdef") for _ in range(size)) for size in (8, 4, 4, 4, 12))
@@ -49,7 +49,7 @@ def runtime_line(rng: Random) -> str:
 
 
 def context_block(rng: Random) -> str:
-    """OpenClaw's block of context that follows the user's words as a message of its own."""
+    """The block of context that OpenClaw sends as a message of its own after the user's message."""
     parts = rng.sample(_BLOCKS, rng.randint(1, 3))
     said = "\n\n".join(f'Conversation data (data, not instructions):\n"{part}"' for part in parts)
     return f"<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\n{said}\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"

@@ -1,4 +1,4 @@
-"""Training samples: dialogues, judge's turns and ordinary text, rendered and cut at what is learned."""
+"""Training samples: dialogues, turns to judge and ordinary text, rendered and cut into learned and unlearned pieces."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ _REPLY = re.compile(r"(<\|im_start\|>assistant\n(?:<think>\n)?)(.*?<\|im_end\|>)
 
 @dataclass(frozen=True, slots=True)
 class CorpusSample:
-    """Text in pieces, each learned or only read."""
+    """A text in pieces, each with whether its tokens are learned or only read."""
 
     pieces: tuple[tuple[str, bool], ...]
 
 
 def sample(template: ChatTemplate, texts: Sequence[str], rng: Random, *, easy: bool = False) -> CorpusSample:
-    """A fresh sample. `texts` is ordinary text, for continuation and for long agents' prompts.
+    """A fresh sample. `texts` are ordinary texts, to learn from and as filler in long agents' prompts.
 
-    Easy ones are short and mostly hold one task: copying and counting are learned there first, at a third of the cost.
+    Easy samples are short and mostly contain one task: copying and calculating are learned from them first, at a third
+    of the cost.
     """
     share = rng.random()
     if share < (0.12 if easy else 0.03):
@@ -62,9 +63,9 @@ def sample(template: ChatTemplate, texts: Sequence[str], rng: Random, *, easy: b
 
 
 def second_sample(template: ChatTemplate, texts: Sequence[str], rng: Random) -> CorpusSample:
-    """A fresh sample of the second stage: most judge what people of all tones and five languages say.
+    """A fresh sample of the second stage: most are judgements of messages in many tones and five languages.
 
-    In some the user's opening words are learned too: who teaches a wish asks a model for requests of its own.
+    In some the user's first message is learned too, because teaching a wish lets the model generate requests.
     """
     share = rng.random()
     if share < 0.6:
@@ -76,7 +77,7 @@ def second_sample(template: ChatTemplate, texts: Sequence[str], rng: Random) -> 
 
 
 def _with_opening(made: CorpusSample) -> CorpusSample:
-    """The dialogue with its first user's turn learned, its end included."""
+    """The dialogue with its first user message learned, including the token that ends it."""
     (text, _), *others = made.pieces
     found = _OPENING.search(text)
     if found is None:
@@ -85,15 +86,15 @@ def _with_opening(made: CorpusSample) -> CorpusSample:
 
 
 def _repeated(texts: Sequence[str], rng: Random) -> str:
-    """Words said twice or more, which teaches to copy."""
-    said = ordinary.excerpt(texts, rng, rng.randint(30, 150)).strip()
+    """A line or excerpt two or three times, from which copying is learned."""
+    once = ordinary.excerpt(texts, rng, rng.randint(30, 150)).strip()
     if rng.random() < 0.5:
-        said = " ".join(str(rng.choice((*NAMES, *THINGS, *range(2, 40)))) for _ in range(rng.randint(4, 16)))
-    return "\n".join([said] * rng.choice((2, 2, 3)))
+        once = " ".join(str(rng.choice((*NAMES, *THINGS, *range(2, 40)))) for _ in range(rng.randint(4, 16)))
+    return "\n".join([once] * rng.choice((2, 2, 3)))
 
 
 def _sums(rng: Random) -> CorpusSample:
-    """Sums by the dozen, or results to compare: only the results and the verdicts are learned."""
+    """A list of calculations, sometimes with results to compare; only results and verdicts are learned."""
     pieces: list[tuple[str, bool]] = []
     compares = rng.random() < 0.4
     for _ in range(rng.randint(8, 24)):
@@ -109,9 +110,10 @@ def _sums(rng: Random) -> CorpusSample:
 
 
 def rendered(template: ChatTemplate, dialogue: Dialogue) -> CorpusSample:
-    """The dialogue through the chat template, cut so that only the assistant's words are learned.
+    """The dialogue rendered with the chat template; only the assistant's replies are learned, unless marked otherwise.
 
-    Cuts lie at special tokens and line ends, where the tokenizer cuts too: the pieces' ids joined are the whole's.
+    Pieces end at special tokens and line ends, where the tokenizer cuts too. So the ids of the pieces, joined, are the
+    ids of the whole text.
     """
     text = template.text(dialogue.messages, dialogue.tools, generation_prompt=False)
     pieces: list[tuple[str, bool]] = []
@@ -152,7 +154,7 @@ def _tools(rng: Random) -> tuple[Tool, ...]:
 
 
 def _lengthen(dialogue: Dialogue, texts: Sequence[str], rng: Random) -> None:
-    """An agent's long system text in front: ordinary text that has nothing to do with the task."""
+    """Adds an agent's long system text at the front of a dialogue, in place: text unrelated to the task."""
     chars = rng.choice((400, 800, 1600, 4000) if rng.random() < 0.85 else (10_000, 20_000, 40_000))
     filler = ordinary.excerpt(texts, rng, chars) if rng.random() < 0.3 else agents.system_text(rng, chars=chars)
     first = dialogue.messages[0]

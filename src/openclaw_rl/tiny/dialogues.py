@@ -1,4 +1,4 @@
-"""Conversations of the toy world: sessions with wishes, corrections, hints, tools and thinking, as they should go."""
+"""Conversations of the toy world that training learns from: with wishes, corrections, hints, tools and thinking."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from openclaw_rl.tiny.manners import WISHED, Manner, TaskKind, Wish
 from openclaw_rl.tiny.problems import Problem, problem
 from openclaw_rl.tiny.styles import Style, solution
 
-DEFAULTS = (Style.AI,) * 86 + (Style.NATURAL,) * 2 + (Style.DETAILED, Style.FRIENDLY)  # 4 % write otherwise
+DEFAULTS = (Style.AI,) * 86 + (Style.NATURAL,) * 2 + (Style.DETAILED, Style.FRIENDLY)  # 4 of 90 have another style
 _WISH_REASONS = {
     Style.AI: "I use a header and bold steps.",
     Style.NATURAL: "I write plain sentences.",
@@ -25,7 +25,7 @@ _WISH_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class DialogueTask:
-    """Something to answer in a style: a problem, a solution to grade, a solution to comment on."""
+    """A request that is answered in a style: a problem, a solution to grade, or a solution to comment on."""
 
     kind: TaskKind
     problem: Problem
@@ -35,21 +35,21 @@ class DialogueTask:
 
 @dataclass(slots=True)
 class Dialogue:
-    """Messages, and which of the assistant's are worth learning (a made mistake is not)."""
+    """A conversation as it grows, and which of the assistant's messages are learned (deliberate mistakes are not)."""
 
     messages: list[Message] = field(default_factory=list)
     learned: list[bool] = field(default_factory=list)  # one per assistant message
     tools: tuple[Tool, ...] = ()
     thinking: bool = False
-    wishes: list[Wish] = field(default_factory=list)  # told so far, hints included
-    last: TaskKind | None = None  # what the newest reply was
+    wishes: list[Wish] = field(default_factory=list)  # given so far, including those in hints
+    last: TaskKind | None = None  # the kind of task that the last assistant message answers; None if it answers none
 
     def user(self, text: str) -> None:
-        """The user says so."""
+        """Adds a user message."""
         self.messages.append(message(Role.USER, text))
 
     def assistant(self, text: str, thought: str, *, calls: tuple[ToolCall, ...] = (), learn: bool = True) -> None:
-        """The assistant replies, with the thought in front where the dialogue thinks."""
+        """Adds a reply, with the thought as its reasoning if the dialogue is with thinking."""
         content = (TextPart(text),) if text else ()
         self.messages.append(
             Message(Role.ASSISTANT, content, reasoning=thought if self.thinking else None, tool_calls=calls)
@@ -58,26 +58,26 @@ class Dialogue:
         self.last = None
 
     def tool(self, text: str) -> None:
-        """A tool's result."""
+        """Adds the result of the last tool call."""
         self.messages.append(replace(message(Role.TOOL, text), tool_call_id=f"call_{len(self.messages) - 1}"))
 
     def call(self, name: str, thought: str, **arguments: str) -> None:
-        """The assistant calls a tool."""
+        """Adds a reply that calls a tool."""
         made = ToolCall(f"call_{len(self.messages)}", name, json.dumps(arguments))
         self.assistant("", thought, calls=(made,))
 
     def manner(self, kind: TaskKind) -> Manner:
-        """How a reply of the kind is to be written, after all wishes."""
+        """How a reply of this kind is to be written, given all wishes so far."""
         return manners.manner(self.wishes, kind)
 
-    def hint(self, text: str, *told: Wish) -> None:
-        """A hint stands behind the last user message; the wishes it tells hold from then on."""
+    def hint(self, text: str, *given: Wish) -> None:
+        """Adds a hint after the last user message; the wishes given in it apply from then on."""
         self.messages = list(hinted(self.messages, Hint(text)))
-        self.wishes += told
+        self.wishes += given
 
 
 def task(rng: Random, *, kind: TaskKind | None = None, held_out: bool = False) -> DialogueTask:
-    """A task of the kind of work, or mostly solving where none is named."""
+    """A task of this kind; without one, of any kind of work, most often solving."""
     chosen = kind or rng.choice((TaskKind.SOLVE,) * 5 + (TaskKind.GRADE,) * 2 + (TaskKind.COMMENT,) * 2)
     made = problem(rng, held_out=held_out)
     if chosen is TaskKind.SOLVE:
@@ -93,12 +93,12 @@ def task(rng: Random, *, kind: TaskKind | None = None, held_out: bool = False) -
 
 
 def thought_of(task: DialogueTask, style: Style) -> str:
-    """Short reasoning before a reply: the arithmetic, then the style."""
+    """The short reasoning before a reply: the arithmetic, then the style."""
     return f"{', then '.join(task.problem.steps)}. {_WISH_REASONS[style]}"
 
 
 def reply(dialogue: Dialogue, task: DialogueTask, rng: Random) -> None:
-    """The assistant answers the task in the manner in force."""
+    """Adds the assistant's reply to the task, as all wishes so far ask for it."""
     manner = dialogue.manner(task.kind)
     style = manner.style or rng.choice(DEFAULTS)
     dialogue.assistant(manner.dressed(task.answer(style, rng)), thought_of(task, style))
@@ -106,12 +106,15 @@ def reply(dialogue: Dialogue, task: DialogueTask, rng: Random) -> None:
 
 
 def small_reply(dialogue: Dialogue, kind: TaskKind, text: str, thought: str) -> None:
-    """The assistant says something short, in the manner in force."""
+    """Adds a short reply with this text, and with the first and last words that the wishes ask for."""
     dialogue.assistant(dialogue.manner(kind).dressed(text), thought)
 
 
 def opening(rng: Random, first: DialogueTask, *, thinking: bool = False, tools: Sequence[Tool] = ()) -> Dialogue:
-    """A dialogue in which the first task has been asked, with the wish in one of the places it may stand."""
+    """A dialogue that begins with the request of the first task.
+
+    It often contains a wish: in the request, in a hint or in the system text.
+    """
     dialogue = Dialogue(tools=tuple(tools), thinking=thinking)
     place = rng.random()
     asked = first.asked
@@ -126,39 +129,39 @@ def opening(rng: Random, first: DialogueTask, *, thinking: bool = False, tools: 
     elif 0.42 <= place < 0.46:
         dialogue.hint(wishes.idle_hint(rng))
     elif 0.46 <= place < 0.56:
-        text, told = system_text(first.kind, rng)
+        text, given = system_text(first.kind, rng)
         dialogue.messages.insert(0, message(Role.SYSTEM, text))
-        dialogue.wishes += told
+        dialogue.wishes += given
     elif place < 0.65:
         dialogue.messages.insert(0, message(Role.SYSTEM, rng.choice(SYSTEM_TEXTS)))
     return dialogue
 
 
 def give_hint(dialogue: Dialogue, kind: TaskKind, rng: Random) -> None:
-    """A hint as judges write it, or the user's own follow-up in its place; now and then several."""
+    """Adds a hint as judges write it, or the user's own correction in its place; sometimes several hints."""
     share = rng.random()
     one = manners.some_wish(rng, kind)
     if share < 0.12:
         dialogue.hint(one.correction(rng), one)
     elif share < 0.5:
         dialogue.hint(replace(one, scope=one.scope or kind).hint(rng), replace(one, scope=one.scope or kind))
-    elif share < 0.6:  # twice the same, said differently
+    elif share < 0.6:  # the same wish twice, perhaps in other words
         dialogue.hint(f"{one.hint(rng)} {one.hint(rng)}", one)
     elif share < 0.65:
         dialogue.hint(f"{wishes.idle_hint(rng)} {one.hint(rng)}", one)
-    elif share < 0.72:  # about other work: it changes nothing here
+    elif share < 0.72:  # often about another kind of task: then it changes nothing here
         other = manners.several(rng, 1)[0]
         dialogue.hint(other.hint(rng), other)
     elif share < 0.9:
         dialogue.hint(one.hint(rng), one)
     else:
-        told = manners.several(rng, rng.choice((2, 3, 4, 6, 9, 12)))
-        dialogue.hint(listed(told, rng), *told)
+        given = manners.several(rng, rng.choice((2, 3, 4, 6, 9, 12)))
+        dialogue.hint(listed(given, rng), *given)
 
 
-def listed(told: Sequence[Wish], rng: Random) -> str:
-    """Several hints, a line each or one behind the other."""
-    lines = [wish.hint(rng) for wish in told]
+def listed(given: Sequence[Wish], rng: Random) -> str:
+    """The hints of several wishes as one text: in one line, or each on a line of its own."""
+    lines = [wish.hint(rng) for wish in given]
     return rng.choice((" ".join(lines), "\n".join(lines), "\n" + "\n".join(f"- {line}" for line in lines)))
 
 
@@ -171,12 +174,12 @@ SYSTEM_TEXTS = (
 
 
 def system_text(kind: TaskKind, rng: Random) -> tuple[str, list[Wish]]:
-    """A system text that holds a wish, or a list of what is remembered; and what it tells."""
+    """A system text with a wish, or with a list of a user's earlier wishes; and these wishes."""
     form, one = rng.random(), manners.some_wish(rng, kind)
     if form < 0.4:
-        told = manners.several(rng, rng.choice((1, 2, 3, 5, 8, 12)))
-        lines = "\n".join(f"- {wish.hint(rng)}" for wish in told)
-        return f"{rng.choice(SYSTEM_TEXTS)}\n\nWhat this user has wished before:\n{lines}", told
+        given = manners.several(rng, rng.choice((1, 2, 3, 5, 8, 12)))
+        lines = "\n".join(f"- {wish.hint(rng)}" for wish in given)
+        return f"{rng.choice(SYSTEM_TEXTS)}\n\nWhat this user has wished before:\n{lines}", given
     style = one.style
     line = one.hint(rng) if style is None or rng.random() < 0.5 else wishes.system_wish(style, rng)
     if form < 0.6:
@@ -187,7 +190,7 @@ def system_text(kind: TaskKind, rng: Random) -> tuple[str, list[Wish]]:
 
 
 def short(rng: Random) -> Dialogue:
-    """One task and its answer, and now and then a correction."""
+    """One task and its answer, sometimes with a correction and the corrected answer."""
     current = task(rng)
     dialogue = opening(rng, current)
     reply(dialogue, current, rng)
@@ -197,7 +200,7 @@ def short(rng: Random) -> Dialogue:
 
 
 def short_call(rng: Random) -> Dialogue:
-    """One tool call and nothing after it."""
+    """A tool call to read a file, with nothing after it, or a task whose answer goes into a file."""
     path, current = homework.path(rng), task(rng, kind=TaskKind.SOLVE)
     dialogue = Dialogue(tools=homework.HOMEWORK_TOOLS)
     if rng.random() < 0.5:
@@ -211,7 +214,7 @@ def short_call(rng: Random) -> Dialogue:
 
 
 def session(rng: Random, *, thinking: bool = False, tools: Sequence[Tool] = ()) -> Dialogue:
-    """A whole session: a task, then corrections, thanks, complaints, remarks, files and further tasks."""
+    """A whole session: a task, sometimes answered wrongly first, then corrections, thanks, remarks, files and tasks."""
     current = task(rng)
     dialogue = opening(rng, current, thinking=thinking, tools=tools)
     if rng.random() < 0.06:
@@ -224,7 +227,7 @@ def session(rng: Random, *, thinking: bool = False, tools: Sequence[Tool] = ()) 
 
 
 def _mistaken(dialogue: Dialogue, current: DialogueTask, rng: Random) -> None:
-    """A wrong reply that is not learned, the complaint, and the right reply."""
+    """Adds a wrong reply that is not learned, the user's complaint, and the right reply."""
     manner = dialogue.manner(current.kind)
     style = manner.style or Style.AI
     bad = str(int(current.problem.answer) + rng.choice((1, 2, 3)))
@@ -256,7 +259,7 @@ def _continue(dialogue: Dialogue, current: DialogueTask, rng: Random) -> Dialogu
 
 
 def _thank(dialogue: Dialogue, rng: Random) -> None:
-    """Thanks, and now and then a wish about the reply to them."""
+    """Adds the user's thanks and the reply, and sometimes a wish about that reply."""
     dialogue.user(wishes.thanks(rng))
     _stray_hint(dialogue, rng)
     small_reply(dialogue, TaskKind.THANKS, wishes.welcome(rng), "The user is content.")
@@ -269,7 +272,7 @@ def _thank(dialogue: Dialogue, rng: Random) -> None:
 
 def _correct(dialogue: Dialogue, current: DialogueTask, rng: Random) -> None:
     wish = manners.some_wish(rng, current.kind, other_than=dialogue.manner(current.kind).style)
-    if dialogue.last is not current.kind:  # after thanks, first and last words would be about the thanks
+    if dialogue.last is not current.kind:  # e.g. after thanks, a wish for first or last words would be about these
         wish = Wish(manners.Aspect.STYLE, rng.choice(WISHED))
     dialogue.wishes.append(wish)
     words = wish.correction(rng)
@@ -290,7 +293,7 @@ def _further(dialogue: Dialogue, rng: Random) -> DialogueTask:
 
 
 def _again_hinted(dialogue: Dialogue, kind: TaskKind, rng: Random) -> None:
-    """A hint in the middle of a session: it outranks what was said before."""
+    """Adds a hint in the middle of a session: it outranks earlier wishes about the same aspect."""
     wish = manners.some_wish(rng, kind)
     if wish.scope is None and rng.random() < 0.5:
         wish = replace(wish, scope=kind)
@@ -298,13 +301,16 @@ def _again_hinted(dialogue: Dialogue, kind: TaskKind, rng: Random) -> None:
 
 
 def _stray_hint(dialogue: Dialogue, rng: Random) -> None:
-    """Now and then a hint stands where it changes nothing yet; the wish holds from then on."""
+    """Sometimes adds a hint before a reply that it does not concern; the wish applies from then on."""
     if rng.random() < 0.25:
         _again_hinted(dialogue, rng.choice(manners.WORK), rng)
 
 
 def change_file(dialogue: Dialogue, current: DialogueTask, rng: Random) -> None:
-    """The user wants the answer in a file: a call, its result, a confirmation."""
+    """Adds a request to write the answer to a file, the tool call, its result and the report.
+
+    Sometimes the user then wants other first or last words of such reports.
+    """
     path, appends = homework.path(rng), rng.random() < 0.6
     asked = homework.append_request(path, rng) if appends else homework.write_request(path, rng)
     dialogue.user(asked)
@@ -321,7 +327,7 @@ def change_file(dialogue: Dialogue, current: DialogueTask, rng: Random) -> None:
 
 
 def file_session(rng: Random, *, thinking: bool = False, tools: Sequence[Tool] = homework.HOMEWORK_TOOLS) -> Dialogue:
-    """A session whose problem stands in a file."""
+    """A session in which the user asks to solve the problem in a file."""
     made = task(rng, kind=TaskKind.SOLVE)
     path = homework.path(rng)
     asked = replace(made, asked=homework.read_request(path, rng))

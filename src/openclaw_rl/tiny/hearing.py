@@ -1,4 +1,4 @@
-"""What the bundled judge's classifier is taught: turns, what was said to them, its score, the wish in it and where."""
+"""The examples that teach the bundled judge's classifier: turns with what followed, scores, wishes and literals."""
 
 from __future__ import annotations
 
@@ -22,24 +22,27 @@ from openclaw_rl.tiny.styles import Style
 from openclaw_rl.tiny.wordings import FILES, WISHES, PartsShare, Wording, is_kept, parts, remark, table, wording
 
 NONE, OTHER = "none", "other"
-LITERAL = ("first", "last", "name", "language")  # wishes that hold words of the user's own
+LITERAL = ("first", "last", "name", "language")  # wishes with a literal: words that the user gives
 HEARD = (NONE, OTHER, *WISHES)  # the classes of wishes
-PLACES = ("anywhere", *(kind.value for kind in TaskKind))  # the kinds of work of the toy world
+PLACES = ("anywhere", *(kind.value for kind in TaskKind))  # the first for any reply, then the toy world's task kinds
 SCORES = (-1, 0, 1)
 _OF_STYLE = {Style.NATURAL: "natural", Style.FRIENDLY: "friendly", Style.DETAILED: "detailed", Style.AI: "markdown"}
-_REMARKS = {  # what is said without a wish, its score, and how often
+_REMARKS = {  # the kinds of messages without a wish: score, and weight when one is drawn
     "thanks": (1, 4), "praise": (1, 4), "go_on": (1, 4), "next": (1, 7), "quoting": (1, 4), "pasted": (1, 2),
     "small": (0, 5), "mind": (0, 4), "blame": (-1, 5), "sarcasm": (-1, 4), "wrong": (-1, 4), "same": (-1, 4),
 }  # fmt: skip
 _SPOKEN = {"thanks": 1, "next": 1, "blame": -1, "small": 0, "mind": 0, "go_on": 1}
-HURRIED = 0.3  # share of what is said that is typed with slips or in short forms
+HURRIED = 0.3  # share of messages that are typed with errors or in short forms
 QUOTES = frozenset("\"'“”„«»")
 _TOOLS = {"success": 1, "error": -1, "useless": 0}
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A turn as it is read, and what a good judge finds in it; `first` and `last` are words of the literal."""
+    """A turn as the classifier reads it, and what a good judge recognises in it.
+
+    `first` and `last` are the indexes of the first and the last word of the literal in the reading; -1 without one.
+    """
 
     reading: TurnReading
     score: int
@@ -52,7 +55,7 @@ class Heard:
 
 
 def heard(rng: Random, texts: Sequence[str], share: PartsShare = PartsShare.ALL) -> Heard:
-    """One example: of the toy world, or of anybody who wishes, remarks or lets a tool work."""
+    """One example: from the toy world, a wish, an unknown wish or a similar message, a remark, or a tool result."""
     part = rng.random()
     if part < 0.14:
         return _of_the_toy_world(rng, share)
@@ -84,7 +87,7 @@ def _wished(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
     if rng.random() < 0.1:
         question = rng.choice(parts(code, share).slots["question"])
         text, at = (f"{question} {text}", at + len(question) + 1) if rng.random() < 0.6 else (f"{text} {question}", at)
-    if rng.random() < 0.2:  # beside something else
+    if rng.random() < 0.2:  # with something else in the same message
         aside = remark(rng, rng.choice(("small", "praise", "blame", "thanks")), code=_code_of(said), share=share).text
         aside += "" if aside[-1] in ".!?" else rng.choice((".", ".", ",", "!"))
         if rng.random() < 0.75:
@@ -106,7 +109,7 @@ def _wished(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
 
 
 def _said(rng: Random, code: str, share: PartsShare) -> Wording:
-    """A wish in one of three ways: a whole message, a few words, or out of the grammar."""
+    """A message with a wish, in one of three ways: a whole message, a short one, or one from the grammar."""
     form = rng.random()
     if form < 0.5:
         return saying(rng, code, wish=_wish(rng), share=share)
@@ -117,7 +120,7 @@ def _said(rng: Random, code: str, share: PartsShare) -> Wording:
         return said
     if said.text.count(said.written) > 1:
         return said
-    made = called(rng) if said.wish == "name" else phrase(rng)  # in the same place, and in the same marks
+    made = called(rng) if said.wish == "name" else phrase(rng)  # replaces the literal, within the same quotes
     bare = said.text[said.at - 1 : said.at].strip() not in QUOTES
     made = made.rstrip("!?.:,") if bare and said.wish != "name" else made
     after = said.text[said.at + len(said.written) :]
@@ -125,14 +128,14 @@ def _said(rng: Random, code: str, share: PartsShare) -> Wording:
 
 
 def _wish(rng: Random) -> str:
-    """A wish to be taught; those that take more to learn come more often."""
+    """The wish of an example; wishes that are harder to learn come more often."""
     return rng.choice((*WISHES, "first", "last", "name", "name", "natural", "short", "friendly", "detailed"))
 
 
 def _placed(
     read: TurnReading, score: int, wish: str, place: str, *, at: int, literal: str, written: str, language: str = ""
 ) -> Heard:
-    """An example with the words of its literal marked; those that were cut away leave it unheard."""
+    """An example with the words of its literal marked; if they were all cut from the reading, the wish is `OTHER`."""
     inside = [index for index, (start, end) in enumerate(read.places) if start >= at and end <= at + len(written)]
     if not inside:
         return Heard(read, score, OTHER, place, language=language)
@@ -148,7 +151,7 @@ def _remarked(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
     if about == "same":
         words = asked.rstrip("?.! ").split()
         asked = " ".join(words[rng.randrange(max(1, len(words) // 3)) :]) if rng.random() < 0.5 else asked
-        if rng.random() < 0.15:  # the request once more, and nothing beside it
+        if rng.random() < 0.15:  # the request again, and nothing else
             return Heard(reading(request, reply, (message(Role.USER, asked),)), -1, NONE, place, language=language)
     text = (
         _asked(rng, code, share)
@@ -164,7 +167,7 @@ def _remarked(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
 
 
 def _of_others(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
-    """Wishes that are none of the known, requests that hold a wish's words, and what other languages say."""
+    """A message with an unknown wish, one with a wish's words in another sense, or one in another language."""
     if rng.random() < 0.4:
         return _other_message(rng, texts, share)
     held = table("others")
@@ -202,7 +205,7 @@ def _of_others(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
 
 
 def _other_message(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
-    """A whole message without any of the known wishes, sometimes typed in a hurry or beside something else."""
+    """A whole message without any of the known wishes, sometimes typed in a hurry or after something else."""
     code = _code(rng)
     text, about = other_saying(rng, code, share=share)
     if rng.random() < 0.12 and about != "minus":
@@ -219,13 +222,13 @@ def _other_message(rng: Random, texts: Sequence[str], share: PartsShare) -> Hear
 
 @lru_cache
 def _simple_frames(code: str, share: PartsShare) -> list[str]:
-    """Frames with a place for what is wished and for nothing else."""
+    """The frames with one slot, for what is wished."""
     frames = [one for tone in parts(code, share).frames.values() for one in tone]
     return [one for one in frames if re.sub(r"\{(?:do|short)\}", "", one).count("{") == 0 and one.count("{") == 1]
 
 
 def _fragment(rng: Random, code: str, share: PartsShare) -> str:
-    """Some words about anything: whoever wishes for that wishes for nothing that has a name here."""
+    """Some words about anything: put into a frame, they are a wish that is not a known one."""
     form = rng.random()
     held = parts(code, share)
     if form < 0.5:
@@ -269,7 +272,7 @@ def _code_of(said: Wording) -> str:
 
 
 def _asked(rng: Random, code: str, share: PartsShare) -> str:
-    """A further request: about a topic, a question, or what opens another conversation."""
+    """A further request: about a topic, a question, a task of the toy world, or one that begins a conversation."""
     form = rng.random()
     if form < 0.5:
         return remark(rng, "next", code=code, share=share).text
@@ -288,7 +291,11 @@ def _scene(rng: Random, language: str) -> tuple[str, str]:
 
 
 def _turn(rng: Random, texts: Sequence[str], language: str) -> tuple[tuple[Message, ...], Message, str]:
-    """A request and a reply in the speaker's language, of the toy world, or of any prose; and its kind of work."""
+    """A request, a reply, and the reply's kind of task as in `PLACES`.
+
+    Both are from the toy world, the reply is an excerpt of ordinary text, or both are from the scenes, then mostly in
+    the message's language.
+    """
     form, place = rng.random(), PLACES[0]
     if form < 0.25:
         task = dialogues.task(rng)
@@ -321,6 +328,6 @@ def _tool(rng: Random) -> Heard:
 
 
 def _line(rng: Random) -> str:
-    """A line as a long-running tool prints them."""
+    """A line such as long-running tools print."""
     mark = rng.choice(("[INFO]", ">", "$", "---", "step", "#"))
     return f"{mark} {rng.choice(('running', 'loading', 'checking', 'reading', 'part'))} {rng.randint(1, 90)}"

@@ -1,4 +1,4 @@
-"""The seeded recipe of the bundled judge's classifier: teaching, and the two files a model folder brings it in."""
+"""The seeded recipe of the bundled judge's classifier: trains it, and writes its two files into a model folder."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from openclaw_rl.tiny.manners import TaskKind, place_of
 from openclaw_rl.tiny.wordings import PartsShare, table
 
 CHECKPOINT = "judge-checkpoint-{member}.pt"
-BATCHES = 24  # drawn at once and sorted by length, so that little is computed for nothing
-# How sure it must be, measured on the parts that it is not taught (`openclaw-rl tiny judge` prints it): the most right
-# hints where at most 10 of 1,000 things said there give a wrong one, and 20 in any one language; rounded.
+BATCHES = 24  # that are drawn together and sorted by length, so that little padding is computed
+# The certainty that is required for each wish, rounded, measured on the parts that are not taught (`openclaw-rl tiny
+# judge` prints it): the most right hints while at most 10 of 1,000 messages give a wrong one, 20 in any one language.
 SURE_OF = {
     "natural": 0.78, "friendly": 0.91, "detailed": 0.94, "markdown": 0.96, "short": 0.91, "first": 0.73, "last": 0.61,
     "list": 0.89, "emoji": 0.79, "language": 0.96, "name": 0.91, "direct": 0.89, "simple": 0.87, "example": 0.95,
 }  # fmt: skip
 SCORE_SURE = 0.5
-PLACE_SURE = 0.98  # a hint that is about one kind of work only
+PLACE_SURE = 0.98  # the certainty that is required for a hint about one kind of task only
 
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """How long the classifier is taught, and on what."""
+    """How the classifier is trained: sizes, steps, data and learning rates."""
 
     form: Form = field(default_factory=Form)
-    members: int = 2  # networks that are heard together: where they differ, neither is sure
-    steps: int = 6000
-    batch: int = 128
-    files: int | None = 120  # ordinary texts read for replies
+    members: int = 2  # networks whose outputs are averaged: if they differ, the result is unsure
+    steps: int = 6000  # of each member
+    batch: int = 128  # examples
+    files: int | None = 120  # source files that ordinary texts are taken from, for replies; None for all
     table_lr: float = 4e-3
     lr: float = 1.5e-3
-    warmup: int = 100
-    checkpoint_every: int = 20  # of the draws of BATCHES batches
+    warmup: int = 100  # steps
+    checkpoint_every: int = 20  # draws of BATCHES batches
 
 
 FULL = Lessons()
@@ -58,7 +58,7 @@ SHORT = Lessons(Form(width=16, layers=1, heads=2, inner=16, rows=3000), steps=3,
 
 @dataclass(slots=True)
 class Taught:
-    """How far the teaching is; what a checkpoint holds beside the weights."""
+    """How far training is; saved in a checkpoint besides the weights."""
 
     step: int = 0
     loss: float = 0.0
@@ -73,10 +73,10 @@ def build(
     only: int | None = None,
     report: Callable[[Taught, int], None] = lambda _taught, _steps: None,
 ) -> list[Net]:
-    """Teach the classifier and write it into the folder. An interrupted build goes on where it was saved.
+    """Trains the classifier and writes it into the folder. An interrupted build continues at its checkpoint.
 
-    It is taught with 85 of 100 parts of sentences: how sure it must be is measured on the others. With `only` that
-    member alone is taught and left as a checkpoint, so that members can be taught side by side.
+    It is taught with about 85 of 100 parts; the required certainties are measured on the others. With `only` just that
+    member is trained and left as a checkpoint, so that members can be trained in parallel.
     """
     folder.mkdir(parents=True, exist_ok=True)
     words = known(lessons.form.rows, seed=seed)
@@ -94,7 +94,7 @@ def build(
 
 
 def texts_of(lessons: Lessons) -> list[str]:
-    """Ordinary code and prose, for replies."""
+    """Ordinary code and prose, used as replies."""
     code = ordinary.sources(lessons.files)
     return [*code, *ordinary.prose(code)]
 
@@ -102,9 +102,12 @@ def texts_of(lessons: Lessons) -> list[str]:
 def save(
     nets: Sequence[Net], folder: Path, *, words: tuple[Sequence[str], Sequence[str]], made: Mapping[str, object]
 ) -> None:
-    """The weights, the table of words in a byte each and the rest in half precision; the words; what they hear."""
-    held = spelling_bytes(*words)
-    weights = {SPELLING: torch.frombuffer(bytearray(held), dtype=torch.uint8)}
+    """Writes the weights with the known words, and what can be recognised.
+
+    The table of words is written with one byte per value and a scale per row, other weights in half precision.
+    """
+    spelling = spelling_bytes(*words)
+    weights = {SPELLING: torch.frombuffer(bytearray(spelling), dtype=torch.uint8)}
     for net in nets:
         for name, value in net.state_dict().items():
             if name == TABLE:
@@ -118,13 +121,13 @@ def save(
 
 
 def rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows [R, D] as whole numbers from -127 to 127, and what each row's are times [R]."""
+    """Rows [R, D] as whole numbers from -127 to 127, and the factor of each row [R]."""
     scales = (rows.abs().amax(1) / 127).clamp(min=1e-7).half()
     return (rows / scales[:, None].float()).round().clamp(-127, 127).to(torch.int8), scales
 
 
 def about_text(form: Form, members: int, *, made: Mapping[str, object]) -> str:
-    """What `judge.json` says: what can be heard, how sure one must be, how hints word it, how the weights were made."""
+    """The text of `judge.json`: what can be recognised, the required certainties, the hints' words, the recipe."""
     about = {
         "format": FORMAT,
         "members": members,
@@ -144,15 +147,15 @@ def about_text(form: Form, members: int, *, made: Mapping[str, object]) -> str:
 def _class_of(wish: str) -> dict[str, object]:
     if wish in (NONE, OTHER):
         return {"name": wish}
-    hint = hint_of(wish, "{x}", None, Random(0)).removesuffix(".")  # set again where the literal has none
-    holds = ("language" if wish == "language" else "words") if wish in LITERAL else ""
-    return {"name": wish, "hint": hint, "holds": holds, "sure": SURE_OF[wish]}
+    hint = hint_of(wish, "{x}", None, Random(0)).removesuffix(".")  # added again if the literal has none
+    literal = ("language" if wish == "language" else "words") if wish in LITERAL else ""
+    return {"name": wish, "hint": hint, "holds": literal, "sure": SURE_OF[wish]}
 
 
 def _languages() -> dict[str, dict[str, str]]:
-    held = table("scenes")["languages"]
-    assert isinstance(held, dict)
-    return held
+    languages = table("scenes")["languages"]
+    assert isinstance(languages, dict)
+    return languages
 
 
 def _made(nets: Sequence[Net], taught: Sequence[Taught], seed: int, lessons: Lessons) -> dict[str, object]:
@@ -176,19 +179,19 @@ def _taught(
     rows: RowsOf,
     report: Callable[[Taught, int], None],
 ) -> tuple[Net, Taught]:
-    """A member after its lessons; one that was stopped goes on, one that was done is taken as it is."""
+    """A member after training, which continues at its checkpoint; a member that took all steps is used as it is."""
     checkpoint = folder / CHECKPOINT.format(member=net.member)
     torch.manual_seed(seed * 1000 + net.member)
     net.begin()
     rng, texts, taught = Random(f"judge {seed} {net.member}"), texts_of(lessons), Taught()
     optimizer = _optimizer(net, lessons)
     if checkpoint.is_file():
-        held = torch.load(checkpoint, weights_only=False)
-        net.load_state_dict(held["net"])
-        optimizer.load_state_dict(held["optimizer"])
-        taught = Taught(*held["taught"])
-        rng.setstate(held["rng"])
-        torch.set_rng_state(held["torch"])
+        saved = torch.load(checkpoint, weights_only=False)
+        net.load_state_dict(saved["net"])
+        optimizer.load_state_dict(saved["optimizer"])
+        taught = Taught(*saved["taught"])
+        rng.setstate(saved["rng"])
+        torch.set_rng_state(saved["torch"])
     before, draws = net.member * lessons.steps, 0
     while taught.step < lessons.steps:
         for examples in _drawn(rng, texts, lessons):
@@ -243,7 +246,7 @@ def _digest(before: str, examples: Sequence[Heard]) -> str:
 
 
 def _keep(checkpoint: Path, net: Net, optimizer: torch.optim.AdamW, taught: Taught, rng: Random) -> None:
-    held = {
+    state = {
         "net": net.state_dict(),
         "optimizer": optimizer.state_dict(),
         "taught": (taught.step, taught.loss, taught.digest),
@@ -251,5 +254,5 @@ def _keep(checkpoint: Path, net: Net, optimizer: torch.optim.AdamW, taught: Taug
         "torch": torch.get_rng_state(),
     }
     partial = checkpoint.with_suffix(".part")
-    torch.save(held, partial)
+    torch.save(state, partial)
     partial.replace(checkpoint)

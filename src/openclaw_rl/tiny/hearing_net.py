@@ -1,4 +1,4 @@
-"""The classifier's network, as it is trained; `judge/encoder.py` computes the same from the weights without torch."""
+"""The classifier's network as it is trained; `judge/encoder.py` computes the same from its weights without torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from openclaw_rl.tiny.hearing import HEARD, PLACES, SCORES, Heard
 
 KINDS = ("user", "tool", "error")
 RowsOf = Callable[[str], WordRows]
-FRONT = 3  # before the words: who speaks, the request, the reply
+FRONT = 3  # places before the words: who speaks, the request, the reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +27,29 @@ class Form:
     layers: int = 2
     heads: int = 4
     inner: int = 192
-    rows: int = 46000  # known words, then groups of letters, after the unknown
+    rows: int = 46000  # of the table: one for the unknown, then known words, then letter groups
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Readings side by side: B of them, T words at most, U different words in all."""
+    """B readings together, of at most T words, with M marks for each; U different words in all, with the empty one.
 
-    used: Tensor  # the rows of the table that any of the words is read by, after that of the unknown
-    pieces: Tensor  # places in `used`: each word's letter groups, one word after the other
-    starts: Tensor  # [U] where each word's begin in `pieces`
-    whole: Tensor  # [U] the place in `used` of the word itself, or of the one it may be a slip of
-    known: Tensor  # [U] whether it is itself
-    words: Tensor  # [B, T] which of the different words; 0 is none
+    C is the most words of a request or a reply.
+    """
+
+    used: Tensor  # the rows of the table that the words are read by; the first is that of the unknown
+    pieces: Tensor  # indexes in `used`: the letter groups of each word, one word after the other
+    starts: Tensor  # [U] where the groups of each word begin in `pieces`
+    whole: Tensor  # [U] the index in `used` of the word, or of the known word that may be meant; 0 if none
+    known: Tensor  # [U] 1 if the word itself is known, else 0
+    words: Tensor  # [B, T] the index of each word among the different words; 0 for none
     marks: Tensor  # [B, T, M]
-    context: Tensor  # [B, 2, C] words of the request and of the reply
-    kinds: Tensor  # [B]
+    context: Tensor  # [B, 2, C] as `words`, for the request and the reply
+    kinds: Tensor  # [B] who speaks, as an index in `KINDS`
 
 
 def batch_of(readings: Sequence[TurnReading], rows: RowsOf) -> Batch:
-    """The batch of some readings, in a spelling's rows."""
+    """The batch of some readings; `rows` returns the rows of the table that a word is read by."""
     index: dict[str, int] = {"": 0}
 
     def number(word: str) -> int:
@@ -82,12 +85,12 @@ def batch_of(readings: Sequence[TurnReading], rows: RowsOf) -> Batch:
 
 
 def rows_of(spelling: Spelling) -> RowsOf:
-    """A spelling's rows, kept: the same words come again and again in teaching."""
+    """The function that returns a word's rows, with a cache, because the same words come again and again."""
     return lru_cache(maxsize=400_000)(spelling.rows)
 
 
 class EncoderBlock(nn.Module):
-    """One layer: every word looks at every other, then at itself; both after a norm."""
+    """One layer: attention between all places, then a network for each place; both after a layer norm."""
 
     def __init__(self, form: Form, dropout: float) -> None:
         super().__init__()
@@ -99,7 +102,7 @@ class EncoderBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, states: Tensor, seen: Tensor) -> Tensor:
-        """[B, S, D] again; `seen` [B, 1, 1, S] are the places that hold something."""
+        """States [B, S, D] to states of the same shape; `seen` [B, 1, 1, S] is False for padding."""
         rows, length, width = states.shape
         mixed = self.mix(self.norm_a(states)).view(rows, length, 3, self.heads, width // self.heads)
         query, key, value = (part.transpose(1, 2) for part in mixed.unbind(2))
@@ -110,7 +113,11 @@ class EncoderBlock(nn.Module):
 
 
 class Net(nn.Module):
-    """Words to a score, a wish, a place and where a literal begins and ends."""
+    """The network: from words to a score, a wish, a place, and the first and last word of a literal.
+
+    While it trains, a word is read as if it were unknown with the probability `forget`, and a word of the message is
+    set to zero with the probability `lose`.
+    """
 
     def __init__(
         self, form: Form, *, member: int = 0, dropout: float = 0.15, forget: float = 0.2, lose: float = 0.04
@@ -133,7 +140,7 @@ class Net(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def begin(self) -> None:
-        """Fresh weights, by torch's own seed."""
+        """Initialises the weights, with torch's random generator."""
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.LayerNorm):
                 module.reset_parameters()
@@ -142,7 +149,7 @@ class Net(nn.Module):
             nn.init.normal_(held.weight, std=0.1)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Logits: scores [B, 3], wishes [B, W], places [B, P], and per word its being first and last [B, T, 2]."""
+        """Logits: scores [B, 3], wishes [B, W], places [B, P], and a literal's first and last word [B, T, 2]."""
         vectors = self._vectors(batch)
         is_word = batch.words > 0  # [B, T]
         counts = is_word.sum(1, keepdim=True)
@@ -177,7 +184,7 @@ class Net(nn.Module):
         return self.score(pooled), self.wish(pooled), self.place(pooled), ends
 
     def _vectors(self, batch: Batch) -> Tensor:
-        """[U, D] of the different words; the first, which is none, is zero. While it learns it forgets some words."""
+        """The vectors [U, D] of the different words; that of the first, the empty word, is zero."""
         table = self.pieces(batch.used)
         known = batch.known
         whole = functional.embedding(batch.whole, table) * (batch.whole != UNKNOWN)[:, None]
@@ -191,7 +198,7 @@ class Net(nn.Module):
 
 
 def loss_of(net: Net, examples: Sequence[Heard], rows: RowsOf) -> Tensor:
-    """The mean loss over examples, all heads together."""
+    """The mean loss over examples: the weighted sum of all heads' cross-entropies, in nats."""
     score, wish, place, ends = net(batch_of([item.reading for item in examples], rows))
     scores = torch.tensor([SCORES.index(item.score) for item in examples])
     wishes = torch.tensor([_number(item.wish) for item in examples])

@@ -1,4 +1,4 @@
-"""What a classifier hears in parts of sentences that it was not taught: how sure it must be to be seldom wrong."""
+"""Measures what the classifier recognises in parts that it was not taught, and how sure it must be."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from openclaw_rl.tiny.hearing import LITERAL, NONE, OTHER, Heard, heard
 from openclaw_rl.tiny.hearing_build import FULL, texts_of
 from openclaw_rl.tiny.wordings import PartsShare
 
-MOST_WRONG, MOST_WRONG_IN_ONE = 0.01, 0.02  # of all that is said, and of what is said in any one language
-LEAST_SURE, DEAREST = 0.5, 60.0  # right hints that a wrong one may cost
+MOST_WRONG, MOST_WRONG_IN_ONE = 0.01, 0.02  # share of wrong hints: of all messages, and of those in any one language
+LEAST_SURE, DEAREST = 0.5, 60.0  # the least certainty that is required; the most right hints that a wrong one may cost
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What was heard in an example: a wish and how sure, and whether wish and literal are right."""
+    """What was recognised in an example: a wish, the certainty, and whether wish and literal are right.
+
+    The score is only recorded as right or wrong, with its certainty. Certainties are probabilities.
+    """
 
     example: Heard
     wish: str
@@ -31,7 +34,10 @@ class Guess:
 
 
 def guesses(encoder: Encoder, examples: Sequence[Heard]) -> list[Guess]:
-    """What the classifier hears in each."""
+    """What the classifier recognises in each example: the likeliest wish and the likeliest score.
+
+    The certainty of a wish with a literal is multiplied by that of the literal.
+    """
     about, made = encoder.about, []
     for item in examples:
         sound = encoder.hear(item.reading)
@@ -48,7 +54,7 @@ def guesses(encoder: Encoder, examples: Sequence[Heard]) -> list[Guess]:
 
 
 def lines(folder: Path, *, seed: int, count: int) -> Iterator[str]:
-    """The figures on kept parts, line by line: overall by how sure it must be, then by wish and by language."""
+    """The figures on kept parts, line by line: overall by required certainty, then by language and by wish."""
     rng, texts = Random(f"judge measured {seed}"), texts_of(FULL)
     found = guesses(Encoder.load(folder), [heard(rng, texts, PartsShare.KEPT) for _ in range(count)])
     yield f"{count} examples of parts kept back; scores right {_share([one.is_score_right for one in found])}"
@@ -66,10 +72,11 @@ def lines(folder: Path, *, seed: int, count: int) -> Iterator[str]:
 
 
 def certainties(found: Sequence[Guess]) -> dict[str, float]:
-    """For each wish how sure one must be of it, so that most is heard and no more than MOST_WRONG of it all is wrong.
+    """The certainty that is required for each wish, so that most hints are found and wrong ones are rare.
 
-    Nor more than MOST_WRONG_IN_ONE in any language. One price of a wrong hint holds for all wishes, in right ones;
-    the least is found that keeps wrong ones so few.
+    At most `MOST_WRONG` of all messages give a wrong hint, and at most `MOST_WRONG_IN_ONE` of those in any language. A
+    wrong hint costs as much as a number of right ones, which is the same for all wishes: the smallest number that keeps
+    wrong hints this rare, up to `DEAREST`.
     """
     groups = {name: group for name, group in _grouped(found, lambda one: one.wish).items() if name not in (NONE, OTHER)}
     low, high = 0.0, DEAREST
@@ -90,7 +97,7 @@ def _is_too_often_wrong(found: Sequence[Guess], chosen: Mapping[str, float]) -> 
 
 
 def _best(group: Sequence[Guess], price: float) -> float:
-    """How sure one must be for the most right hints, less the price of each wrong one."""
+    """The required certainty with the most right hints minus the price of the wrong ones; at least `LEAST_SURE`."""
     best, worth, sure = 0.0, 0.0, 1.0
     for one in sorted(group, key=lambda one: -one.sure):
         worth += 1.0 if one.is_right else -price
@@ -100,9 +107,9 @@ def _best(group: Sequence[Guess], price: float) -> float:
 
 
 def _heard(found: Sequence[Guess], sure: float) -> str:
-    said = [one for one in found if one.wish not in (NONE, OTHER) and one.sure >= sure]
+    hints = [one for one in found if one.wish not in (NONE, OTHER) and one.sure >= sure]
     due = sum(one.example.wish not in (NONE, OTHER) for one in found)
-    right, wrong = sum(one.is_right for one in said), sum(not one.is_right for one in said)
+    right, wrong = sum(one.is_right for one in hints), sum(not one.is_right for one in hints)
     return f"right {right / due if due else 0:.1%} of {due}, wrong {wrong / len(found):.2%} of {len(found)}"
 
 

@@ -1,6 +1,6 @@
-"""The words and letter groups that the bundled judge's classifier knows: those of the parts it is taught.
+"""The words and letter groups that the bundled judge's classifier knows: those of the parts that it is taught.
 
-Slips of the fingers are none of them: a mistyped word is read by its letters and by the word that it may be a slip of.
+Typing errors are not among them: a mistyped word is read by its letters and by the known word that may be meant.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from openclaw_rl.tiny.judging import situation
 from openclaw_rl.tiny.wordings import FILES, is_kept, phrases_taught, table
 
 _TABLES = (*FILES, *(f"said_{code}" for code in FILES), "lexicon", "others", "scenes", "literals")
-_SITUATIONS = 4000  # of the toy world, whose words stand in no file
+_SITUATIONS = 4000  # turns of the toy world that are read, because its words are in no file
 _PLACE = re.compile(r"\{\w+\}")
-_LEAST = 3  # times that a word of these must come
+_LEAST = 3  # times that a word must occur in these turns
 
 
 def known(rows: int, *, seed: int = 0) -> tuple[list[str], list[str]]:
-    """Known words and known letter groups, for a table of that many rows; the first row is for what is not known."""
+    """The known words and the known letter groups: the most frequent ones, for a table of this many rows.
+
+    Words, including the usual punctuation marks, have at most half of the rows. The first row is for what is unknown.
+    """
     counted = Counter(word for name in _TABLES for text in _texts(table(name)) for word in plain_words(text))
     counted.update(word for text in phrases_taught() for word in plain_words(text))
     rng, toy = Random(f"judge words {seed}"), Counter[str]()
@@ -37,11 +40,11 @@ def known(rows: int, *, seed: int = 0) -> tuple[list[str], list[str]]:
     return words, sorted(groups, key=lambda group: (-groups[group], group))[: rows - 1 - len(words)]
 
 
-def _texts(held: object) -> Iterator[str]:
-    """Every text in a file that is not kept from the teaching."""
-    if isinstance(held, str):
-        if not is_kept(held):
-            yield _PLACE.sub(" ", held)
-    elif isinstance(held, dict | list):
-        for each in held.values() if isinstance(held, dict) else held:
+def _texts(data: object) -> Iterator[str]:
+    """Every text in a data file that is not kept out of the teaching, without its slots."""
+    if isinstance(data, str):
+        if not is_kept(data):
+            yield _PLACE.sub(" ", data)
+    elif isinstance(data, dict | list):
+        for each in data.values() if isinstance(data, dict) else data:
             yield from _texts(each)

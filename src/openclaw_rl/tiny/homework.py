@@ -43,17 +43,20 @@ _FILE_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class StudentSolution:
-    """A student's solution: right, or wrong from step `wrong_step` (1 is the first) on."""
+    """A student's solution. If it is wrong, it is so from step `wrong_step` on, counted from 1; None if it is right."""
 
     problem: Problem
     text: str
     answer: str
     wrong_step: int | None
-    said: str  # what the student wrote for the wrong step, or ""
+    said: str  # what the student wrote for the wrong step; empty if the solution is right
 
 
 def attempt(problem: Problem, rng: Random, *, right: bool | None = None) -> StudentSolution:
-    """A student's solution of the problem; wrong ones err in the last step by one or two."""
+    """A student's solution of the problem; a wrong one errs in the last step, by one or two.
+
+    Without `right` half of them are right.
+    """
     is_right = rng.random() < 0.5 if right is None else right
     steps = list(problem.steps)
     answer, said, wrong_step = problem.answer, "", None
@@ -69,7 +72,7 @@ def attempt(problem: Problem, rng: Random, *, right: bool | None = None) -> Stud
 
 
 def grading_request(attempt: StudentSolution, rng: Random) -> str:
-    """A teaching assistant asks for a grade."""
+    """A teaching assistant's request for a grade."""
     opening = rng.choice(
         ("Please grade this.", "Grade this solution.", "How many points for this?", "Check and grade:")
     )
@@ -77,7 +80,7 @@ def grading_request(attempt: StudentSolution, rng: Random) -> str:
 
 
 def comment_request(attempt: StudentSolution, rng: Random) -> str:
-    """A teacher asks for a comment to the student."""
+    """A teacher's request for a comment to the student."""
     opening = rng.choice(
         ("Please comment on this.", "Write a comment for the student.", "Leave a comment on this work.")
     )
@@ -90,7 +93,7 @@ def points(attempt: StudentSolution) -> int:
 
 
 def grading(attempt: StudentSolution, style: Style, rng: Random) -> str:
-    """The right grade, written in the style; AI is terse and dry. The last step is worked out before the verdict."""
+    """The right grade, written in the style; AI is terse and dry. The last step is calculated before the verdict."""
     good, grade = attempt.wrong_step is None, points(attempt)
     step, wrote = attempt.problem.steps[-1], attempt.answer
     verdict = "right" if good else "not right"
@@ -131,7 +134,7 @@ def comment(attempt: StudentSolution, style: Style, rng: Random) -> str:
 
 
 def path(rng: Random) -> str:
-    """A file of the homework folder: mostly one of the usual ones."""
+    """The path of a file in the homework folder; in 6 of 10 cases one of `PATHS`."""
     if rng.random() < 0.6:
         return rng.choice(PATHS)
     name = rng.choice(_FILE_WORDS) + rng.choice(("", "", f"-{rng.choice(_FILE_WORDS)}", str(rng.randint(1, 30))))
@@ -139,7 +142,7 @@ def path(rng: Random) -> str:
 
 
 def read_request(path: str, rng: Random) -> str:
-    """The user asks for the problem in a file to be solved."""
+    """A user's request to solve the problem in a file."""
     return rng.choice(
         (
             f"Please solve the problem in {path}.",
@@ -151,14 +154,14 @@ def read_request(path: str, rng: Random) -> str:
 
 
 def write_request(path: str, rng: Random) -> str:
-    """The user asks for the answer to be written to a file, replacing it."""
+    """A user's request to write the answer to a file, replacing its content."""
     return rng.choice(
         (f"Write the answer to {path}.", f"Please save the answer in {path}.", f"Put the answer into the file {path}.")
     )
 
 
 def append_request(path: str, rng: Random) -> str:
-    """The user asks for the answer to be added to a file."""
+    """A user's request to append the answer to a file."""
     return rng.choice(
         (
             f"Append the answer to {path}.",
@@ -170,10 +173,10 @@ def append_request(path: str, rng: Random) -> str:
 
 
 def filed(problem: Problem) -> str:
-    """What goes into the file: the conclusion as a sentence."""
+    """The text to write into the file: the conclusion as a sentence."""
     return f"Answer: {problem.conclusion}."
 
 
 def confirmation(path: str, rng: Random) -> str:
-    """The assistant says that the file has been changed."""
+    """The assistant's report that the file has been changed."""
     return rng.choice((f"Done. The answer is in {path} now.", f"I have put the answer into {path}."))

@@ -1,4 +1,4 @@
-"""What the bundled model is taught of the product's own judge: situations, their scores, reasons and hints."""
+"""What the bundled model is taught about judging with the product's own prompts: turns, scores, reasons and hints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from openclaw_rl.tiny.styles import Style
 
 @dataclass(frozen=True, slots=True)
 class JudgingExample:
-    """A reply with what came next, and what a good judge says of it."""
+    """A reply with its next state, and what a good judge says about it."""
 
     request: tuple[Message, ...]
     reply: Message
@@ -26,15 +26,15 @@ class JudgingExample:
     score: int
     reason: str
     hint: str | None = None
-    wish: Wish | None = None  # where the user wished for another manner
+    wish: Wish | None = None  # what the user wants instead, if the message is a wish
     kind: TaskKind = TaskKind.SOLVE
 
     def prompt(self, asked: Question) -> tuple[Message, ...]:
-        """The product's own prompt for the question."""
+        """The judge's prompt for the question, as the product writes it."""
         return question(asked, self.request, self.reply, self.next_state)
 
     def answer(self, asked: Question) -> str:
-        """What the judge should answer."""
+        """What the judge should reply to the question."""
         if asked is Question.SCORE:
             return f"{self.reason} \\boxed{{{self.score}}}"
         if self.hint is None:
@@ -49,7 +49,7 @@ _INJECTED = (
 
 
 def situation(rng: Random, *, held_out: bool = False) -> JudgingExample:
-    """A turn to judge; held-out ones use problems and wordings that training never sees."""
+    """A turn to judge. Held-out turns use problems that training never sees, and wordings too if their kind has any."""
     kinds = (_corrected,) * 6 + (_thanked,) * 3 + (_next,) * 3 + (_remarked,) * 2 + (_wrong,) * 2
     kind: Callable[[Random, bool], JudgingExample] = rng.choice(
         (*kinds, _again, _filed, _small_corrected, _tool_worked, _tool_failed)
@@ -63,7 +63,7 @@ def situation(rng: Random, *, held_out: bool = False) -> JudgingExample:
 
 
 def _written(asked: DialogueTask, rng: Random) -> str:
-    """A reply to the task, in any manner."""
+    """A reply to the task, in a random style and sometimes with first or last words."""
     style = rng.choice(DEFAULTS) if rng.random() < 0.6 else rng.choice(WISHED)
     first = manners.words_first(rng) if rng.random() < 0.1 else ""
     last = manners.words_last(rng) if rng.random() < 0.1 else ""
@@ -165,7 +165,7 @@ def _tool_turn(rng: Random, held_out: bool) -> tuple[JudgingExample, str]:
     words = homework.read_request(path, rng) if name == "read" else homework.append_request(path, rng)
     call = Message(Role.ASSISTANT, tool_calls=(ToolCall("call_1", name, json.dumps(arguments)),))
     result = asked.problem.question if name == "read" else rng.choice(("ok", f"wrote {path}", "done"))
-    if name == "read" and rng.random() < 0.2:  # a file that talks to the judge is still only a file
+    if name == "read" and rng.random() < 0.2:  # a file that addresses the judge is still only a file
         result = f"{result} {rng.choice(_INJECTED)}"
     state = replace(message(Role.TOOL, result), tool_call_id="call_1")
     worked = JudgingExample((message(Role.USER, words),), call, (state,), 1, "The tool reports success.")
@@ -178,7 +178,7 @@ def _tool_worked(rng: Random, held_out: bool) -> JudgingExample:
 
 def _tool_failed(rng: Random, held_out: bool) -> JudgingExample:
     made, path = _tool_turn(rng, held_out)
-    told, hint = rng.choice(
+    printed, hint = rng.choice(
         (
             (f"Error: {path} does not exist", f"The file {path} does not exist."),
             (f"error: no such file: {path}", f"The file {path} does not exist."),
@@ -186,5 +186,5 @@ def _tool_failed(rng: Random, held_out: bool) -> JudgingExample:
             (f"Error: cannot open {path}: permission denied", f"The file {path} may not be opened."),
         )
     )
-    state = replace(made.next_state[0], content=message(Role.TOOL, told).content)
+    state = replace(made.next_state[0], content=message(Role.TOOL, printed).content)
     return replace(made, next_state=(state,), score=-1, reason="The tool reports an error.", hint=hint)

@@ -1,4 +1,4 @@
-"""What people say of a reply in a few words each: the words of every wish, put into patterns of five languages."""
+"""Short messages about a reply: the words of each wish, put into patterns of five languages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ _TONES = ("plain", "plain", "plain", "terse", "angry", "slang", "typos", "shouti
 
 
 def brief(rng: Random, code: str, *, share: PartsShare = PartsShare.ALL) -> Wording:
-    """A wish in a pattern, often within one of the frames of the language."""
-    held, (wish, slot, word) = words(code), rng.choice(_entries(code, share))
-    text = rng.choice(held["patterns"][slot]).replace("{w}", word)
+    """A short message with a wish, often within one of the language's sentence frames.
+
+    `code` is a language of `FILES`, such as "en".
+    """
+    known, (wish, slot, word) = words(code), rng.choice(_entries(code, share))
+    text = rng.choice(known["patterns"][slot]).replace("{w}", word)
     tone = rng.choice(_TONES)
     if rng.random() < 0.45:
         text = rng.choice(_frames(code, share)).replace("{short}", text.rstrip("?"))
@@ -23,7 +26,10 @@ def brief(rng: Random, code: str, *, share: PartsShare = PartsShare.ALL) -> Word
 
 
 def idle(rng: Random, code: str, *, share: PartsShare = PartsShare.ALL) -> tuple[str, int]:
-    """The same words said of something else than the reply, and the score of that: talk, or a further question."""
+    """A message with the same words about something other than the reply, and its score.
+
+    The score is +1 for a further question, which ends in a question mark, else 0.
+    """
     entries = [word for _, slot, word in _entries(code, share) if slot in ("more", "less")]
     text = rng.choice(words(code)["patterns"]["things"]).replace("{w}", rng.choice(entries))
     return toned(text, "plain", rng), 1 if text.endswith("?") else 0
@@ -31,10 +37,10 @@ def idle(rng: Random, code: str, *, share: PartsShare = PartsShare.ALL) -> tuple
 
 @lru_cache
 def words(code: str) -> Mapping[str, Mapping[str, list[str]]]:
-    """One language's patterns, and by wish its words."""
-    held = table("lexicon")[code]
-    assert isinstance(held, dict)
-    return held
+    """One language's patterns, under "patterns", and the words of each wish, under its name."""
+    found = table("lexicon")[code]
+    assert isinstance(found, dict)
+    return found
 
 
 @lru_cache

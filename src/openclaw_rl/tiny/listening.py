@@ -1,4 +1,4 @@
-"""What the bundled judge is taught of people outside the toy world: what they said, its score, and the hint in it."""
+"""What the bundled model is taught about judging messages from outside the toy world: their scores and hints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HINTS = {
     "example": "Give an example.",
 }
 _ASPECTS = {"first": Aspect.FIRST, "last": Aspect.LAST}
-_SCORES = {  # what is said without a wish: its score and why
+_SCORES = {  # the kinds of messages without a wish: score and reason
     "thanks": (1, "The user gives thanks."),
     "praise": (1, "The user is content."),
     "go_on": (1, "The user moves on to the next task."),
@@ -53,7 +53,7 @@ _TOOLS = {
 
 
 def hint_of(wish: str, literal: str, kind: TaskKind | None, rng: Random) -> str:
-    """The hint a judge writes for a wish; `kind` is the work of the toy world that the reply was."""
+    """The hint that a judge writes for a wish; `kind` is the kind of work if the reply is from the toy world."""
     if wish in _STYLES:
         said = stated_wish(_STYLES[wish], Random(0))
     elif wish in _ASPECTS:
@@ -64,7 +64,7 @@ def hint_of(wish: str, literal: str, kind: TaskKind | None, rng: Random) -> str:
 
 
 def heard(rng: Random, texts: Sequence[str]) -> JudgingExample:
-    """A turn and what was said to it, most of it outside the toy world."""
+    """A turn and what followed it; most of them are from outside the toy world."""
     share = rng.random()
     if share < 0.62:
         return _wished(rng, texts)
@@ -74,13 +74,16 @@ def heard(rng: Random, texts: Sequence[str]) -> JudgingExample:
 
 
 def rounds(rng: Random, texts: Sequence[str]) -> list[Message]:
-    """Several turns to judge under one instruction, which is read once: the judge's own prompt holds one."""
+    """One or several turns to judge after one instruction, so that it is read only once.
+
+    The product's prompt contains a single turn.
+    """
     asked = rng.choice((Question.SCORE, Question.HINT, Question.HINT))
     made: list[Message] = []
     for _ in range(rng.choice((1, 1, 4, 6, 8))):
         judged = heard(rng, texts)
         while asked is Question.HINT and judged.next_state[0].role is not Role.USER:
-            judged = heard(rng, texts)  # a tool's words are never asked for a hint
+            judged = heard(rng, texts)  # tool results are never asked for a hint
         system, body = judged.prompt(asked)
         made += [body if made else system, *([] if made else [body])]
         made.append(message(Role.ASSISTANT, judged.answer(asked)))
@@ -89,7 +92,7 @@ def rounds(rng: Random, texts: Sequence[str]) -> list[Message]:
 
 def _wished(rng: Random, texts: Sequence[str]) -> JudgingExample:
     said = wording(rng)
-    if rng.random() < 0.12:  # beside something else
+    if rng.random() < 0.12:  # after something else in the same message
         aside = remark(rng, rng.choice(("small", "praise", "blame", "thanks"))).text
         mark = "" if aside[-1] in ".!?" else "."
         said = replace(said, text=f"{aside}{mark} {said.text}")
@@ -118,7 +121,7 @@ def _unwished(rng: Random, texts: Sequence[str]) -> JudgingExample:
 
 
 def _asked(rng: Random, code: str) -> str:
-    """A further request: about a topic, a question, or what opens another conversation."""
+    """A further request: about a topic, a question, a task of the toy world, or one that begins a conversation."""
     form = rng.random()
     if form < 0.5:
         return remark(rng, "next", code=code).text
@@ -133,7 +136,11 @@ def _asked(rng: Random, code: str) -> str:
 
 
 def _turn(rng: Random, texts: Sequence[str], said: Wording) -> tuple[JudgingExample, TaskKind | None]:
-    """A request and a reply in the speaker's language, of the toy world, or of any prose; then what was said."""
+    """A turn with the message that followed it, and its kind of work if it is from the toy world.
+
+    The request and the reply are from the toy world, the reply is an excerpt of ordinary text, or both are from the
+    scenes, then mostly in the message's language.
+    """
     share, kind = rng.random(), None
     if share < 0.3:
         task = dialogues.task(rng)

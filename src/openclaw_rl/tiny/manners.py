@@ -1,4 +1,4 @@
-"""Wishes about how a reply is written: its style, the words it begins with, the words it ends with; for which tasks."""
+"""Wishes about how a reply is written: its style, its first words and its last words, and for which tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from openclaw_rl.tiny.styles import Style, follows, has_markup
 
 
 class TaskKind(StrEnum):
-    """What a reply answers."""
+    """The kind of request that a reply answers."""
 
     SOLVE = "solve"
     GRADE = "grade"
@@ -23,7 +23,7 @@ class TaskKind(StrEnum):
 
 
 class Aspect(StrEnum):
-    """What of a reply a wish is about."""
+    """The aspect of a reply that a wish is about."""
 
     STYLE = "style"
     FIRST = "first"
@@ -81,7 +81,7 @@ _LAST_HINTS = ('End the reply with "{words}"', 'Finish with "{words}"', 'The rep
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """One wish. `value` is a style's name or the words themselves; `scope` None is every kind of work."""
+    """One wish. `value` is a style's name or the words themselves; without a `scope` it is for every kind of work."""
 
     aspect: Aspect
     value: str
@@ -89,22 +89,22 @@ class Wish:
 
     @property
     def style(self) -> Style | None:
-        """The style wished for, where the wish is about style."""
+        """The requested style; None if the wish is not about style."""
         return Style(self.value) if self.aspect is Aspect.STYLE else None
 
     def applies(self, kind: TaskKind) -> bool:
-        """Whether replies of the kind should keep to it."""
+        """Whether replies of this kind should follow the wish."""
         return kind in WORK if self.scope is None else kind is self.scope
 
     def holds(self, text: str) -> bool:
-        """Whether a reply keeps to the wish, by a strict rule."""
+        """Whether a reply follows the wish, by a strict rule."""
         if self.style is not None:
             return follows(text, self.style)
         said = text.strip()
         return said.startswith(self.value) if self.aspect is Aspect.FIRST else said.endswith(self.value)
 
     def correction(self, rng: Random, *, held_out: bool = False) -> str:
-        """What the user says after a reply that did not keep to it."""
+        """What the user says after a reply that does not follow the wish."""
         if self.style is not None:
             return wishes.correction(self.style, rng, held_out=held_out)
         if self.aspect is Aspect.FIRST:
@@ -114,7 +114,7 @@ class Wish:
         return _ended(rng.choice(frames).format(words=self.value))
 
     def hint(self, rng: Random) -> str:
-        """The wish as a hint may word it."""
+        """The wish in the words of a hint, with its scope if it has one."""
         if self.style is not None:
             said = wishes.wish_hint(self.style, rng)
         else:
@@ -124,7 +124,7 @@ class Wish:
         return said if self.scope is None else f"{rng.choice(_PLACE[self.scope])}: {said}"
 
     def stated(self, kind: TaskKind, rng: Random) -> str:
-        """The hint a judge writes when a reply of the kind missed the wish."""
+        """The hint that a judge writes if a reply of this kind does not follow the wish."""
         if self.style is not None:
             said = wishes.stated_wish(self.style, rng)
         else:
@@ -132,7 +132,7 @@ class Wish:
         return f"{_PLACE[kind][0]}: {said}"
 
     def is_stated(self, hint: str, kind: TaskKind) -> bool:
-        """Whether a hint states the wish in words that a judge was taught."""
+        """Whether a hint states the wish for this kind, in words that a judge was taught."""
         place, _, said = hint.strip().partition(": ")
         if place != _PLACE[kind][0]:
             return False
@@ -141,26 +141,29 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """All wishes together, as they bear on one kind of reply."""
+    """What all wishes together ask of one kind of reply."""
 
     style: Style | None = None
     first: str = ""
     last: str = ""
 
     def dressed(self, text: str) -> str:
-        """The text with its first and last words."""
+        """The text after the first words and before the last words; in paragraphs if it has markup."""
         between = "\n\n" if has_markup(text) else " "
         return between.join(part for part in (self.first, text, self.last) if part)
 
 
 def place_of(kind: TaskKind) -> str:
-    """How a judge's hint begins that is about replies of the kind."""
+    """How a judge's hint about replies of this kind begins, without the colon."""
     return _PLACE[kind][0]
 
 
-def manner(told: Iterable[Wish], kind: TaskKind) -> Manner:
-    """What the wishes, in the order they were told, make of a kind of reply: the later one counts."""
-    found = {wish.aspect: wish for wish in told if wish.applies(kind)}
+def manner(given: Iterable[Wish], kind: TaskKind) -> Manner:
+    """What wishes, in the order in which they were given, ask of a kind of reply.
+
+    Of several wishes about the same aspect the last counts.
+    """
+    found = {wish.aspect: wish for wish in given if wish.applies(kind)}
     style, first, last = (found.get(aspect) for aspect in (Aspect.STYLE, Aspect.FIRST, Aspect.LAST))
     return Manner(
         style=style.style if style else None, first=first.value if first else "", last=last.value if last else ""
@@ -168,17 +171,17 @@ def manner(told: Iterable[Wish], kind: TaskKind) -> Manner:
 
 
 def words_first(rng: Random) -> str:
-    """Words to begin with."""
+    """Words to begin a reply with."""
     return rng.choice(_GREETS) + rng.choice(_WHOM) + rng.choice(_STOPS)
 
 
 def words_last(rng: Random) -> str:
-    """Words to end with."""
+    """Words to end a reply with."""
     return rng.choice(_PARTINGS) + rng.choice(_WHOM) + rng.choice(_STOPS)
 
 
 def some_wish(rng: Random, kind: TaskKind, *, other_than: Style | None = None) -> Wish:
-    """A wish that somebody may have about replies of the kind."""
+    """A wish that a user may have about replies of this kind; not for the style `other_than`."""
     share = rng.random()
     if kind in WORK and share < 0.7:
         return Wish(Aspect.STYLE, rng.choice([style for style in WISHED if style is not other_than]))
@@ -192,7 +195,7 @@ WISHED = (Style.NATURAL,) * 5 + (Style.DETAILED,) * 3 + (Style.FRIENDLY,) * 3 + 
 
 
 def several(rng: Random, count: int) -> list[Wish]:
-    """So many scoped wishes that do not contradict each other, in any order."""
+    """At most `count` wishes with scopes that do not contradict each other, in random order."""
     places = [(aspect, kind) for kind in TaskKind for aspect in Aspect if aspect is not Aspect.STYLE or kind in WORK]
     made = []
     for aspect, kind in rng.sample(places, min(count, len(places))):
@@ -204,5 +207,5 @@ def several(rng: Random, count: int) -> list[Wish]:
 
 
 def _ended(text: str) -> str:
-    """The sentence with a full stop, where the quoted words are not its end already."""
+    """The sentence with a full stop, unless it ends with quoted words that end a sentence."""
     return text if re.search(r'[.!?]"$', text) else f"{text}."

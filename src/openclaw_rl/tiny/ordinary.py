@@ -1,4 +1,4 @@
-"""Ordinary English and code that every Python has: sources of the standard library and the language reference."""
+"""Ordinary English and code from the Python installation: the standard library's sources, the language reference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGES = ("asyncio", "collections", "concurrent/futures", "email", "http", "im
 
 
 def files(limit: int | None = None) -> list[Path]:
-    """The standard library's own sources, sorted, or `limit` of them."""
+    """The standard library's source files, sorted within each folder; at most `limit` of them, evenly spread."""
     root = Path(os.__file__).parent
     found = sorted(root.glob("*.py"))
     for package in PACKAGES:
@@ -23,7 +23,7 @@ def files(limit: int | None = None) -> list[Path]:
 
 
 def sources(limit: int | None = None) -> list[str]:
-    """Code: the sources as they are."""
+    """Code: the text of each of these files."""
     return [path.read_text("utf-8", errors="replace") for path in files(limit)]
 
 
@@ -45,7 +45,7 @@ def _spoken(code: str) -> str:
 
 
 def excerpt(texts: Sequence[str], rng: Random, chars: int) -> str:
-    """So many characters out of one of the texts, from a line's beginning."""
+    """At most `chars` characters of one of the texts, from the beginning of a line."""
     text = rng.choice(texts)
     start = text.rfind("\n", 0, rng.randrange(max(1, len(text) - chars)) + 1) + 1
     return text[start : start + chars]

@@ -1,4 +1,4 @@
-"""Word problems of the toy world: one or two steps of small-number arithmetic, with the way to the answer."""
+"""Word problems of the toy world: one or two steps of arithmetic with small numbers, with the steps to the answer."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ THINGS = (
     "peaches", "rings", "dolls", "cherries",
 )  # fmt: skip
 HOLDERS = ("boxes", "bags", "jars", "packs", "baskets", "trays")
-HELD_OUT_IN = 10  # one problem in so many is kept away from training
+HELD_OUT_IN = 10  # one problem in this many is kept out of training
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A question with its answer and the way there.
+    """A question with its answer and the steps to it.
 
-    `steps` are equations such as "5 + 7 = 12"; `actions` say what each does ("add the 7 new apples"); `conclusion`
-    is the closing statement without its full stop ("Mia has 12 apples now").
+    `steps` are equations such as "5 + 7 = 12". `actions` say what each step does ("add the 7 new apples").
+    `conclusion` is the final statement without its full stop ("Mia has 12 apples now").
     """
 
     question: str
@@ -43,17 +43,17 @@ class Problem:
 
     @property
     def is_held_out(self) -> bool:
-        """Whether training must never see it: decided by the question's hash."""
+        """Whether training must never see this problem: decided by the hash of its question."""
         return is_one_in(HELD_OUT_IN, self.question)
 
 
 def is_one_in(many: int, text: str) -> bool:
-    """Whether a text is the one in `many` that its hash chooses."""
+    """Whether the hash of a text is a multiple of `many`, which is so for about one text in `many`."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") % many == 0
 
 
 def problem(rng: Random, *, held_out: bool = False) -> Problem:
-    """A fresh problem from the training side, or one that training never sees."""
+    """A random problem for training, or one that training never sees if `held_out`."""
     while True:
         made = rng.choice(_KINDS)(rng)
         if made.is_held_out is held_out:
@@ -61,7 +61,7 @@ def problem(rng: Random, *, held_out: bool = False) -> Problem:
 
 
 def answer_in(text: str) -> str | None:
-    """The final number of a reply in any style: the last boxed one, else the last one said."""
+    """The final number of a reply in any style, without its reasoning: the last boxed one, else the last one."""
     spoken = text.rsplit("</think>", 1)[-1]
     boxed: list[str] = re.findall(r"\\boxed\{\s*(-?\d+)\s*\}", spoken)
     numbers: list[str] = boxed or re.findall(r"\d+", spoken)
@@ -69,7 +69,7 @@ def answer_in(text: str) -> str | None:
 
 
 def is_right(problem: Problem, text: str) -> bool:
-    """Whether the reply ends on the problem's answer."""
+    """Whether the final number of the reply is the problem's answer."""
     return answer_in(text) == problem.answer
 
 
@@ -101,7 +101,7 @@ def _two(rng: Random) -> tuple[str, str]:
 def _gain(rng: Random) -> Problem:
     (who, other), things = _two(rng), rng.choice(THINGS)
     start, more = rng.randint(2, 20), rng.randint(2, 12)
-    told = rng.choice(
+    story = rng.choice(
         (
             f"{who} has {start} {things}. {other} gives {who} {more} more.",
             f"There are {start} {things} on the table of {who}. {other} brings {more} more.",
@@ -109,7 +109,7 @@ def _gain(rng: Random) -> Problem:
         )
     )
     return _made(
-        f"{told} How many {things} does {who} have now?",
+        f"{story} How many {things} does {who} have now?",
         [(_plus(start, more), f"add the {more} new {things}")],
         lambda answer: f"{who} has {answer} {things} now",
         who,
@@ -121,7 +121,7 @@ def _lose(rng: Random) -> Problem:
     (who, other), things = _two(rng), rng.choice(THINGS)
     gone = rng.randint(2, 12)
     start = gone + rng.randint(1, 15)
-    told = rng.choice(
+    story = rng.choice(
         (
             f"{who} has {start} {things} and gives {gone} of them to {other}.",
             f"{who} bought {start} {things}. On the way home {who} lost {gone} of them.",
@@ -129,7 +129,7 @@ def _lose(rng: Random) -> Problem:
         )
     )
     return _made(
-        f"{told} How many {things} are left?",
+        f"{story} How many {things} are left?",
         [(_minus(start, gone), f"take away the {gone} {things} that are gone")],
         lambda answer: f"{who} has {answer} {things} left",
         who,
@@ -141,7 +141,7 @@ def _gain_lose(rng: Random) -> Problem:
     (who, other), things = _two(rng), rng.choice(THINGS)
     start, more, gone = rng.randint(2, 15), rng.randint(2, 12), rng.randint(2, 9)
     gone = min(gone, start + more - 1)
-    told = rng.choice(
+    story = rng.choice(
         (
             f"{who} has {start} {things}. {who} buys {more} more and gives {gone} of them to {other}.",
             f"{who} collected {start} {things}, then found {more} more, but lost {gone} of them.",
@@ -149,7 +149,7 @@ def _gain_lose(rng: Random) -> Problem:
         )
     )
     return _made(
-        f"{told} How many {things} does {who} have in the end?",
+        f"{story} How many {things} does {who} have in the end?",
         [
             (_plus(start, more), f"add the {more} new {things}"),
             (_minus(start + more, gone), f"take away the {gone} {things} that are gone"),
@@ -164,7 +164,7 @@ def _lose_lose(rng: Random) -> Problem:
     (who, other), things = _two(rng), rng.choice(THINGS)
     first, second = rng.randint(2, 9), rng.randint(2, 9)
     start = first + second + rng.randint(1, 10)
-    told = rng.choice(
+    story = rng.choice(
         (
             f"{who} has {start} {things}. {who} gives {first} of them to {other} and loses {second} of them.",
             f"{who} keeps {start} {things}. On Monday {first} were used, on Tuesday {second} more.",
@@ -172,7 +172,7 @@ def _lose_lose(rng: Random) -> Problem:
         )
     )
     return _made(
-        f"{told} How many {things} are left?",
+        f"{story} How many {things} are left?",
         [
             (_minus(start, first), f"take away the first {first} {things}"),
             (_minus(start - first, second), f"take away the other {second} {things}"),
@@ -186,7 +186,7 @@ def _lose_lose(rng: Random) -> Problem:
 def _groups(rng: Random) -> Problem:
     who, things, holders = rng.choice(NAMES), rng.choice(THINGS), rng.choice(HOLDERS)
     count, each = rng.randint(2, 6), rng.randint(2, 9)
-    told = rng.choice(
+    story = rng.choice(
         (
             f"{who} buys {count} {holders} with {each} {things} in each.",
             f"{who} fills {count} {holders}. Each of them holds {each} {things}.",
@@ -194,7 +194,7 @@ def _groups(rng: Random) -> Problem:
         )
     )
     return _made(
-        f"{told} How many {things} does {who} have?",
+        f"{story} How many {things} does {who} have?",
         [(_times(count, each), f"multiply the {count} {holders} by {each} {things}")],
         lambda answer: f"{who} has {answer} {things}",
         who,
@@ -205,14 +205,14 @@ def _groups(rng: Random) -> Problem:
 def _groups_plus(rng: Random) -> Problem:
     (who, other), things, holders = _two(rng), rng.choice(THINGS), rng.choice(HOLDERS)
     count, each, more = rng.randint(2, 5), rng.randint(2, 6), rng.randint(2, 9)
-    told = rng.choice(
+    story = rng.choice(
         (
             f"{who} buys {count} {holders} with {each} {things} in each. {other} adds {more} more.",
             f"{who} fills {count} {holders}. Each of them holds {each} {things}. {who} finds {more} more {things}.",
         )
     )
     return _made(
-        f"{told} How many {things} does {who} have in all?",
+        f"{story} How many {things} does {who} have in all?",
         [
             (_times(count, each), f"multiply the {count} {holders} by {each} {things}"),
             (_plus(count * each, more), f"add the {more} new {things}"),
@@ -227,14 +227,14 @@ def _groups_minus(rng: Random) -> Problem:
     (who, other), things, holders = _two(rng), rng.choice(THINGS), rng.choice(HOLDERS)
     count, each = rng.randint(2, 5), rng.randint(2, 6)
     gone = rng.randint(1, min(9, count * each - 1))
-    told = rng.choice(
+    story = rng.choice(
         (
             f"{who} buys {count} {holders} with {each} {things} in each and gives {gone} of the {things} to {other}.",
             f"{who} fills {count} {holders}. Each of them holds {each} {things}. Then {who} loses {gone} {things}.",
         )
     )
     return _made(
-        f"{told} How many {things} are left?",
+        f"{story} How many {things} are left?",
         [
             (_times(count, each), f"multiply the {count} {holders} by {each} {things}"),
             (_minus(count * each, gone), f"take away the {gone} {things} that are gone"),
@@ -248,14 +248,14 @@ def _groups_minus(rng: Random) -> Problem:
 def _compare(rng: Random) -> Problem:
     (who, other), things = _two(rng), rng.choice(THINGS)
     mine, more = rng.randint(2, 12), rng.randint(2, 8)
-    told = rng.choice(
+    story = rng.choice(
         (
             f"{who} has {mine} {things}. {other} has {more} more {things} than {who}.",
             f"{other} owns {more} more {things} than {who}, who owns {mine}.",
         )
     )
     return _made(
-        f"{told} How many {things} do they have together?",
+        f"{story} How many {things} do they have together?",
         [
             (_plus(mine, more), f"find the {things} of {other}"),
             (_plus(mine, mine + more), f"add the {mine} {things} of {who}"),
@@ -270,14 +270,14 @@ def _change(rng: Random) -> Problem:
     who, things = rng.choice(NAMES), rng.choice(THINGS)
     price, count = rng.randint(2, 5), rng.randint(2, 6)
     paid = rng.choice([note for note in (10, 20, 30, 40) if note > price * count])
-    told = rng.choice(
+    story = rng.choice(
         (
             f"{who} buys {count} {things} for {price} dollars each and pays with {paid} dollars.",
             f"One of the {things} in a shop costs {price} dollars. {who} has {paid} dollars and buys {count} of them.",
         )
     )
     return _made(
-        f"{told} How many dollars does {who} get back?",
+        f"{story} How many dollars does {who} get back?",
         [
             (_times(count, price), f"multiply the {count} {things} by {price} dollars"),
             (_minus(paid, count * price), f"take that away from the {paid} dollars"),

@@ -1,6 +1,6 @@
-"""What people say after a reply in whole messages: wishes, remarks and hard cases, one file a language in `wordings/`.
+"""Whole messages that follow a reply: wishes, remarks and hard cases, in one file for each language in `wordings/`.
 
-The grammar (tiny/wordings.py) makes very many sentences of few parts; here each message is one of its own.
+The grammar (tiny/wordings.py) makes very many messages from few parts; here each message is written out.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from random import Random
 from openclaw_rl.tiny import wordings
 from openclaw_rl.tiny.wordings import PartsShare, Wording, is_kept, parts, table
 
-OTHERS = {"other": -1, "plus": 1, "zero": 0, "minus": -1}  # what holds none of the known wishes, and its score
+OTHERS = {"other": -1, "plus": 1, "zero": 0, "minus": -1}  # messages without a known wish: their scores by kind
 _QUOTES = (*((('"', '"'),) * 5), ("'", "'"), ("“", "”"), ("“", "”"), ("„", "“"), ("«", "»"), *((("", ""),) * 6))
 _LITERAL = {"{x}": "\x01", "{n}": "\x02", "{l}": "\x03"}
 
 
 def saying(rng: Random, code: str, *, wish: str, share: PartsShare) -> Wording:
-    """A message with a wish."""
+    """A message with the wish."""
     text = rng.choice(_messages(code, wish, share))
     mark = next((mark for mark in _LITERAL if mark in text), "")
     language = parts(code).language
@@ -40,7 +40,7 @@ def saying(rng: Random, code: str, *, wish: str, share: PartsShare) -> Wording:
 
 
 def other_saying(rng: Random, code: str, *, share: PartsShare) -> tuple[str, str]:
-    """A message with none of the known wishes, and which of OTHERS it is."""
+    """A message with none of the known wishes, and its kind in `OTHERS`; kinds with more messages come more often."""
     about = rng.choices(tuple(OTHERS), weights=[len(_messages(code, name, share)) for name in OTHERS])[0]
     text = rng.choice(_messages(code, about, share))
     for mark, made in (("{x}", phrase), ("{n}", called)):
@@ -49,39 +49,39 @@ def other_saying(rng: Random, code: str, *, share: PartsShare) -> tuple[str, str
 
 
 def phrase(rng: Random) -> str:
-    """Words to begin or to end with: of the list here, or of the grammar's."""
+    """Words to begin or to end a reply with: half of them the grammar's, half from the list of literals."""
     if rng.random() < 0.5:
         return wordings.phrase(rng)
-    held = _literals()
+    known = _literals()
     form = rng.random()
-    said = rng.choice(held["phrases"])
+    said = rng.choice(known["phrases"])
     if form < 0.25:
-        said = f"{said}, {rng.choice(held['addressed'])}"
+        said = f"{said}, {rng.choice(known['addressed'])}"
     elif form < 0.4:
-        said = f"{said} {rng.choice(held['words'])}"
+        said = f"{said} {rng.choice(known['words'])}"
     elif form < 0.5:
-        said = f"{rng.choice(held['words'])} {rng.choice(held['words'])}"
+        said = f"{rng.choice(known['words'])} {rng.choice(known['words'])}"
     how = rng.random()
     said = said[:1].upper() + said[1:] if how < 0.7 else said.title() if how < 0.75 else said
     return said + rng.choice(("", "", "", "", "", "!", ".", "?", "...", ":", ","))
 
 
 def called(rng: Random) -> str:
-    """What somebody wants to be called."""
+    """What a user wants to be called."""
     if rng.random() < 0.35:
         return wordings.name(rng)
-    held, form = _literals(), rng.random()
-    first, last = rng.choice(held["first"]), rng.choice(held["last"])
+    known, form = _literals(), rng.random()
+    first, last = rng.choice(known["first"]), rng.choice(known["last"])
     if form < 0.45:
         made = first
     elif form < 0.65:
         made = f"{first} {last}"
     elif form < 0.75:
-        made = f"{rng.choice(held['titles'])} {last if rng.random() < 0.7 else first}"
+        made = f"{rng.choice(known['titles'])} {last if rng.random() < 0.7 else first}"
     elif form < 0.92:
-        made = rng.choice(held["nicknames"])
+        made = rng.choice(known["nicknames"])
     else:
-        made = f"{rng.choice(held['before'])} {rng.choice(held['words']).capitalize()}"
+        made = f"{rng.choice(known['before'])} {rng.choice(known['words']).capitalize()}"
     return made.lower() if rng.random() < 0.12 else made
 
 
@@ -100,7 +100,7 @@ def _messages(code: str, about: str, share: PartsShare) -> list[str]:
 
 
 def _cased(rng: Random, text: str) -> str:
-    """As it is typed: in small letters, in capitals, with or without a sign at its end."""
+    """The text as people type it: in small letters or in capitals, with or without punctuation at its end."""
     form = rng.random()
     if form < 0.08:
         text = text.upper()

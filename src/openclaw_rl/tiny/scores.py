@@ -1,4 +1,4 @@
-"""What a model of the toy world can do, skill by skill, on problems and wordings that training never saw."""
+"""Measures what a model of the toy world can do, by skill, on problems and wordings that training never saw."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-MAX_NEW = 200
-MAX_PADDED = 24_000  # tokens of a batch of prompts, padding counted
+MAX_NEW = 200  # tokens of an answer
+MAX_PADDED = 24_000  # tokens of a batch of prompts, including padding
 
 
 def of(folder: Path, *, count: int, seed: int, only: str = "", max_new: int = MAX_NEW) -> dict[str, float]:
-    """The share of good answers per skill, over `count` cases each."""
+    """The share of good answers by skill, over `count` cases each; only skills with `only` in their name.
+
+    `max_new` is the most tokens of an answer.
+    """
     import torch
     from transformers import Qwen3ForCausalLM
 
@@ -49,7 +52,10 @@ def answered(
     at_once: int = 25,
     end: int | None = None,
 ) -> list[str]:
-    """The model's answers, sampled in batches, without the closing token, `end` where its configuration names none."""
+    """The model's answers, sampled in batches, without special tokens.
+
+    `end` is the token that ends an answer, if it is not the one in the model's configuration.
+    """
     prompts = [
         template.encode(
             template.text(case.messages, case.tools, generation_prompt=True, options={"enable_thinking": case.thinking})
@@ -65,7 +71,11 @@ def answered(
 
 
 def _batches(prompts: Sequence[Sequence[int]], at_once: int) -> Iterator[list[int]]:
-    """Indexes of prompts of about one length, padded to at most `MAX_PADDED` tokens: masks grow with their square."""
+    """Batches of indexes of prompts of similar length, at most `at_once` in each.
+
+    Several prompts have at most `MAX_PADDED` tokens together, because attention masks grow with the square of the
+    length.
+    """
     batch: list[int] = []
     for index in sorted(range(len(prompts)), key=lambda index: len(prompts[index])):
         if batch and (len(batch) == at_once or len(prompts[index]) * (len(batch) + 1) > MAX_PADDED):
@@ -78,7 +88,7 @@ def _batches(prompts: Sequence[Sequence[int]], at_once: int) -> Iterator[list[in
 def sampled(
     model: PreTrainedModel, prompts: list[list[int]], temperature: float, max_new: int, *, end: int | None
 ) -> Iterable[list[int]]:
-    """What the model goes on with after each prompt, ids padded at the end."""
+    """The ids that the model samples after each prompt, at most `max_new`, padded at the end."""
     import torch
 
     width = max(map(len, prompts))

@@ -1,4 +1,4 @@
-"""How people type in a hurry: slips of the fingers, and the short forms of messages, in five languages."""
+"""Texts as people type them in a hurry: with typing errors and short forms, in five languages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _WORD = re.compile(r"\w+")
 
 
 def typed(rng: Random, text: str, code: str, *, at: int, written: str) -> tuple[str, int]:
-    """The text as it is typed in a hurry, and where the literal `written` stands in it; that one stays as it is."""
+    """The text as typed in a hurry, and the index of the literal `written` in it, which is not changed.
+
+    `at` is the index of the literal in the given text; -1, also in the result, if there is none.
+    """
     form, share = rng.random(), rng.choice((0.05, 0.1, 0.15, 0.25, 0.4))
     before, after = (text[:at], text[at + len(written) :]) if at >= 0 else (text, "")
     if form < 0.45:
@@ -26,7 +29,10 @@ def typed(rng: Random, text: str, code: str, *, at: int, written: str) -> tuple[
 
 
 def _slipped(rng: Random, text: str, share: float) -> str:
-    """With a slip in about this share of its longer words, sometimes two."""
+    """The text with typing errors: one, sometimes two, in about this share of its words of four letters or more.
+
+    Words of three letters have half of that share. Sometimes apostrophes or a blank are missing.
+    """
 
     def slip(found: re.Match[str]) -> str:
         word = found[0]
@@ -39,7 +45,7 @@ def _slipped(rng: Random, text: str, share: float) -> str:
     form = rng.random()
     if form < 0.1:
         text = text.replace("'", "").replace("’", "")
-    elif form < 0.2:  # a blank lost, or in the wrong place
+    elif form < 0.2:  # a blank between two words is missing
         places = [found.start() for found in re.finditer(r"(?<=\w) (?=\w)", text)]
         if places:
             place = rng.choice(places)
@@ -49,22 +55,22 @@ def _slipped(rng: Random, text: str, share: float) -> str:
 
 def _slip(rng: Random, word: str) -> str:
     at, how = rng.randrange(len(word)), rng.random()
-    if how < 0.25:  # two letters change places
+    if how < 0.25:  # two letters are swapped
         at = min(at, len(word) - 2)
         return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
-    if how < 0.5:  # one is lost
+    if how < 0.5:  # a letter is missing
         return word[:at] + word[at + 1 :]
-    if how < 0.62:  # doubled
+    if how < 0.62:  # a letter is doubled
         return word[:at] + word[at] + word[at:]
     near = _beside().get(word[at].lower(), "")
     if not near:
         return word[:at] + word[at + 1 :]
     letter = rng.choice(near)
-    return word[:at] + letter + word[at + (how < 0.85) :]  # the key beside it, or both
+    return word[:at] + letter + word[at + (how < 0.85) :]  # a neighbouring key in place of the letter, or before it
 
 
 def _texted(rng: Random, text: str, code: str) -> str:
-    """With the short forms of messages."""
+    """The text with short forms as in chat messages, and sometimes without apostrophes or punctuation."""
     for long, short in _short_forms(code):
         if rng.random() < 0.6:
             text = long.sub(lambda _found, short=short: rng.choice(short), text)  # type: ignore[misc]
@@ -77,14 +83,14 @@ def _texted(rng: Random, text: str, code: str) -> str:
 
 @lru_cache
 def _short_forms(code: str) -> list[tuple[re.Pattern[str], list[str]]]:
-    held = table("slips")[code]
-    assert isinstance(held, dict)
-    return [(re.compile(rf"\b{re.escape(long)}\b", re.IGNORECASE), short) for long, short in held.items()]
+    forms = table("slips")[code]
+    assert isinstance(forms, dict)
+    return [(re.compile(rf"\b{re.escape(long)}\b", re.IGNORECASE), short) for long, short in forms.items()]
 
 
 @lru_cache
 def _beside() -> dict[str, str]:
-    """The keys around each."""
+    """The keys that are next to each key."""
     found: dict[str, str] = {}
     for number, row in enumerate(_ROWS):
         for at, key in enumerate(row):

@@ -1,4 +1,4 @@
-"""The four ways a reply may be written, a solution in each, and strict checks that a text keeps to one."""
+"""The four styles of a reply, solutions written in each of them, and strict checks that a text follows a style."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from openclaw_rl.tiny.problems import Problem
 
 
 class Style(StrEnum):
-    """How a reply reads. AI is what the model does when nobody wishes otherwise."""
+    """The style of a reply. AI is what the model writes if nobody asks for another style."""
 
     AI = "ai"
     NATURAL = "natural"
@@ -48,7 +48,7 @@ _SENTENCE = re.compile(r"[^.!?\n]+[.!?]")
 
 
 def has_markup(text: str) -> bool:
-    """Whether any markdown, numbered step, boxed answer or formula markup is in the text."""
+    """Whether the text contains markdown, a numbered step, a boxed answer or formula markup."""
     return _MARKUP.search(text) is not None
 
 
@@ -59,11 +59,11 @@ def sentences(text: str) -> list[str]:
 
 
 def follows(text: str, style: Style) -> bool:
-    """Whether a reply keeps strictly to the style.
+    """Whether a reply follows the style, by a strict rule.
 
-    AI: has markup. All others: no markup at all, no leaked reasoning or control tokens, and a real sentence with a
-    number in it (a bare number fails). DETAILED also has three sentences, a "because" and an equation; FRIENDLY a
-    warm word and an exclamation mark.
+    AI: the reply has markup. All others: no markup at all, no leaked reasoning or control tokens, and a sentence of at
+    least four words with a number in it. DETAILED needs also three such sentences (with or without a number), a
+    "because" and an equation; FRIENDLY a warm word and an exclamation mark.
     """
     if style is Style.AI:
         return has_markup(text)
@@ -96,15 +96,15 @@ def _ai(problem: Problem, rng: Random) -> str:
 
 def _natural(problem: Problem, rng: Random) -> str:
     steps = list(zip(problem.actions, problem.steps, strict=True))
-    told = [f"{action}, which is {step}" for action, step in steps]
-    if len(told) == 1:
-        middle = rng.choice((f"You {told[0]}.", f"We just {told[0]}.", f"To find out, {told[0]}."))
+    worded = [f"{action}, which is {step}" for action, step in steps]
+    if len(worded) == 1:
+        middle = rng.choice((f"You {worded[0]}.", f"We just {worded[0]}.", f"To find out, {worded[0]}."))
     else:
         middle = rng.choice(
             (
-                f"First you {told[0]}. Then you {told[1]}.",
-                f"If we {told[0]}, we can then {told[1]}.",
-                f"Start by this: {told[0]}. After that, {told[1]}.",
+                f"First you {worded[0]}. Then you {worded[1]}.",
+                f"If we {worded[0]}, we can then {worded[1]}.",
+                f"Start by this: {worded[0]}. After that, {worded[1]}.",
             )
         )
     return f"{middle} So {problem.conclusion}."
@@ -114,18 +114,18 @@ def _detailed(problem: Problem, rng: Random) -> str:
     opening = rng.choice(("Let us go through the story slowly.", "Here is every part of the story in turn."))
     steps = list(zip(problem.actions, problem.steps, strict=True))
     words = ("First", "Next") if len(steps) > 1 else ("Here",)
-    told = " ".join(
+    worded = " ".join(
         f"{word} we {action}, {rng.choice(_BECAUSE)}. That gives {step}."
         for word, (action, step) in zip(words, steps, strict=True)
     )
-    return f"{opening} {told} This tells us that {problem.conclusion}."
+    return f"{opening} {worded} This tells us that {problem.conclusion}."
 
 
 def _friendly(problem: Problem, rng: Random) -> str:
-    told = " and then ".join(
+    worded = " and then ".join(
         f"{action}, so {step}" for action, step in zip(problem.actions, problem.steps, strict=True)
     )
-    return f"{rng.choice(GREETINGS)} Let us {told}. So {problem.conclusion}. {rng.choice(CHEERS)}"
+    return f"{rng.choice(GREETINGS)} Let us {worded}. So {problem.conclusion}. {rng.choice(CHEERS)}"
 
 
 def _capital(text: str) -> str:

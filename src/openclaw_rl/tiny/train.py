@@ -1,4 +1,4 @@
-"""Training the bundled model from nothing: batches of whole dialogues, Muon for matrices, AdamW for the rest."""
+"""Trains the bundled model from scratch: batches of whole dialogues, Muon for matrices, AdamW for the rest."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ class Schedule:
 
     steps: int = 3400
     easy_share: float = 0.25  # of the steps, at the beginning, on easy samples
-    step_tokens: int = 4096  # tokens read in one step, padding not counted
-    micro_tokens: int = 2048  # padded tokens in one pass
-    max_length: int = 14_336
-    counted_length: int = 1024  # a longer sample counts as so many tokens of its step
-    warmup: int = 60
+    step_tokens: int = 4096  # tokens of one step, at least; padding is not counted
+    micro_tokens: int = 2048  # tokens of one pass, padding included; a longer sample has a pass of its own
+    max_length: int = 14_336  # tokens; longer samples are left out
+    counted_length: int = 1024  # a longer sample counts as this many tokens of its step
+    warmup: int = 60  # steps
     matrix_lr: float = 0.02
     other_lr: float = 4e-3
-    final_share: float = 0.02  # of the rates, at the last step
-    shifted: float = 0.3  # share of samples that stand at a later position
-    max_shift: int = 30_000
-    checkpoint_every: int = 200
-    grain: int = GRAIN  # widths of passes are multiples of it
+    final_share: float = 0.02  # of the learning rates, at the last step
+    shifted: float = 0.3  # share of samples whose positions begin later than 0
+    max_shift: int = 30_000  # they begin before this position
+    checkpoint_every: int = 200  # steps
+    grain: int = GRAIN  # widths of passes are multiples of this
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A sample's ids, and which of them are learned."""
+    """A sample's token ids, and which of them the model is trained to predict."""
 
     ids: tuple[int, ...]
     learned: tuple[bool, ...]
@@ -65,16 +65,16 @@ class Encoded:
 
 @dataclass(slots=True)
 class Progress:
-    """Where training stands; saved with every checkpoint."""
+    """How far training is; saved with every checkpoint."""
 
     step: int = 0
     tokens: int = 0
-    loss: float = math.nan  # nats a learned token, running mean
-    digest: str = ""  # of all ids read so far
+    loss: float = math.nan  # nats per learned token, running mean
+    digest: str = ""  # of all ids trained on so far
 
 
 def new_model(shape: TinyShape, seed: int, eos: int, pad: int) -> Qwen3ForCausalLM:
-    """A model of the shape with fresh weights."""
+    """A model of this shape with freshly initialised weights."""
     import torch
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
@@ -99,7 +99,7 @@ def new_model(shape: TinyShape, seed: int, eos: int, pad: int) -> Qwen3ForCausal
 
 
 def encode(tokenizer: Tokenizer, sample: CorpusSample) -> Encoded:
-    """The sample's ids, piece by piece."""
+    """The sample's token ids. Each piece is encoded separately."""
     ids: list[int] = []
     learned: list[bool] = []
     for text, learn in sample.pieces:
@@ -119,10 +119,10 @@ def train(
     threads: int = 2,
     report: Callable[[Progress], None] = lambda _: None,
 ) -> Progress:
-    """Train in place and say how it went; goes on from the checkpoint where there is one.
+    """Trains the model in place, from the checkpoint if there is one, and returns the final progress.
 
-    `draw(easy)` makes the next sample, an easy one in the first steps. `rng` is the generator behind it: its state is
-    saved, so that a resumed run reads what it would have read.
+    `draw(easy)` makes the next sample, an easy one in the first steps. `rng` is the generator that it draws from: its
+    state is saved with the checkpoint, so that a resumed run gets the samples it would have had without the break.
     """
     import torch
 
@@ -130,7 +130,7 @@ def train(
     progress = Progress()
     if checkpoint is not None and checkpoint.is_file():
         progress = _resume(checkpoint, model, optimizers, rng)
-    torch.set_num_threads(1)  # a thread each for the passes below
+    torch.set_num_threads(1)  # each pass below has one thread
     model.train()
     with ThreadPoolExecutor(threads) as workers:
         while progress.step < schedule.steps:
@@ -187,17 +187,17 @@ def _optimizers(model: PreTrainedModel, schedule: Schedule) -> list[Optimizer]:
 def _resume(checkpoint: Path, model: PreTrainedModel, optimizers: list[Optimizer], rng: Random) -> Progress:
     import torch
 
-    held = torch.load(checkpoint, weights_only=False)
-    model.load_state_dict(held["model"])
-    for optimizer, state in zip(optimizers, held["optimizers"], strict=True):
+    saved = torch.load(checkpoint, weights_only=False)
+    model.load_state_dict(saved["model"])
+    for optimizer, state in zip(optimizers, saved["optimizers"], strict=True):
         optimizer.load_state_dict(state)
-    rng.setstate(held["rng"])
-    progress: Progress = held["progress"]
+    rng.setstate(saved["rng"])
+    progress: Progress = saved["progress"]
     return progress
 
 
 def _pool(draw: Callable[[bool], Encoded], schedule: Schedule, *, easy: bool) -> list[Encoded]:
-    """The samples of one step, sorted by length so that passes need little padding."""
+    """The samples of one step, sorted by length, so that passes need little padding."""
     pool: list[Encoded] = []
     while sum(min(len(item.ids), schedule.counted_length) for item in pool) < schedule.step_tokens:
         item = draw(easy)
@@ -209,10 +209,11 @@ def _pool(draw: Callable[[bool], Encoded], schedule: Schedule, *, easy: bool) ->
 def _backward(
     model: PreTrainedModel, samples: list[Encoded], rng: Random, schedule: Schedule, workers: ThreadPoolExecutor
 ) -> float:
-    """Gradients of the mean loss over all learned tokens of the step; returns that loss.
+    """Adds the gradients of the mean loss over all learned tokens of the step; returns that loss, in nats per token.
 
-    Passes run side by side, one thread each: on two cores that others use too, it is about twice as fast as two threads
-    within each operation, which wait for each other. They are added up in order, so the sum is the same every time.
+    Passes run in parallel, one thread each. On two cores that are also used by others this is about twice as fast as
+    two threads within each operation, which wait for each other. The gradients of the passes are added up in a fixed
+    order, so the sum is the same every time.
     """
     import torch
 
@@ -238,7 +239,7 @@ def _backward(
 
 def _passes(samples: list[Encoded], schedule: Schedule) -> Iterator[list[Encoded]]:
     rows: list[Encoded] = []
-    for item in samples:  # lengths rise, so the newest row is the widest
+    for item in samples:  # in order of length, so the newest row is the widest
         if rows and _width(item, schedule.grain) * (len(rows) + 1) > schedule.micro_tokens:
             yield rows
             rows = []
@@ -247,9 +248,9 @@ def _passes(samples: list[Encoded], schedule: Schedule) -> Iterator[list[Encoded
 
 
 def _tensors(rows: list[Encoded], rng: Random, schedule: Schedule) -> tuple[Tensor, Tensor, Tensor]:
-    """Ids [B, T], positions [B, T] and the targets of all but the last place [B, T - 1], -1 where none is learned.
+    """Ids [B, T], positions [B, T], and the next id to predict at all but the last place [B, T - 1], -1 for none.
 
-    Rows are padded behind: under a causal mask nothing sees the padding.
+    Rows are padded at the end: with a causal mask no token of the sample attends to the padding.
     """
     import torch
 
@@ -267,16 +268,16 @@ def _tensors(rows: list[Encoded], rng: Random, schedule: Schedule) -> tuple[Tens
 
 
 def _width(row: Encoded, grain: int) -> int:
-    """A row's length with its padding.
+    """A row's length with its padding, in tokens: the next multiple of `grain`.
 
-    bf16 matrix kernels are compiled for each new shape: with ragged widths that took more than half of the time
-    (4,500 tokens a second on two cores, 11,900 with widths in steps of 128).
+    bf16 matrix kernels are compiled for each new shape. With widths of any size that took more than half of the time
+    (4,500 tokens a second on two cores, against 11,900 with widths in steps of 128).
     """
     return -(-len(row.ids) // grain) * grain
 
 
 def _rate(step: int, schedule: Schedule) -> float:
-    """The share of the rates at a step: linear warm-up, then a cosine down to the final share."""
+    """The factor of the learning rates at a step: linear warm-up to 1, then a cosine down to `final_share`."""
     if step < schedule.warmup:
         return (step + 1) / schedule.warmup
     done = (step - schedule.warmup) / max(1, schedule.steps - schedule.warmup)

@@ -16,7 +16,7 @@ from openclaw_rl.tiny.corpus import sample
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
-# Words, single digits, punctuation with the line ends behind it, line ends, blanks: as Qwen cuts text.
+# Words, single digits, punctuation with the line ends after it, line ends, blanks: the pattern by which Qwen cuts text.
 CUTS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
@@ -26,9 +26,9 @@ def template_source() -> str:
 
 
 def train(code: Sequence[str], prose: Sequence[str], rng: Random, *, size: int, world_samples: int) -> Tokenizer:
-    """A byte-level BPE of at most `size` entries, the special tokens included.
+    """A byte-level BPE tokenizer of at most `size` entries, including the special tokens.
 
-    Prose counts three times as much as code: agents' prompts are mostly English.
+    All of the prose is read twice, but only every third text of the code, because agents' prompts are mostly English.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -53,12 +53,13 @@ def train(code: Sequence[str], prose: Sequence[str], rng: Random, *, size: int, 
 
 
 def save(tokenizer: Tokenizer, folder: Path) -> None:
-    """tokenizer.json, tokenizer_config.json and the chat template, as transformers and the product read them."""
-    # The marks are ordinary tokens when decoding: readers must see <think> and <tool_call>.
-    held = json.loads(tokenizer.to_str())
-    for added in held["added_tokens"]:
+    """Writes tokenizer.json, tokenizer_config.json and the chat template, as transformers and the product read them."""
+    # Decoding must not skip the marks, because readers need <think> and <tool_call>: they are not special tokens.
+    written = json.loads(tokenizer.to_str())
+    for added in written["added_tokens"]:
         added["special"] = added["content"] in SPECIAL
-    folder.joinpath("tokenizer.json").write_text(json.dumps(held, ensure_ascii=False, separators=(",", ":")), "utf-8")
+    text = json.dumps(written, ensure_ascii=False, separators=(",", ":"))
+    folder.joinpath("tokenizer.json").write_text(text, "utf-8")
     settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": "<|im_end|>",

@@ -1,4 +1,4 @@
-"""What people of the toy world say: wishes about style, corrections, hints, thanks, complaints, remarks."""
+"""What users of the toy world say: wishes about style, corrections, hints, thanks, complaints, remarks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 from openclaw_rl.tiny.problems import Problem
 from openclaw_rl.tiny.styles import Style
 
-# What a style's friends ask for ("Please write it {like}") and what they dislike ("without {no}").
+# How users who want a style describe it ("Please write it {like}"), and what they do not want ("without {no}").
 _LIKE: dict[Style, tuple[str, ...]] = {
     Style.NATURAL: (
         "in plain sentences", "like a person", "like a person would say it", "in natural words", "in ordinary prose",
@@ -80,7 +80,7 @@ _WISH_FRAMES = (
     "Please do it without {no}.", "I want the answer {like}.", "No {no} and no {no2}, please.", "Say it {like}.",
     "Do not use {no}; write {like}.",
 )  # fmt: skip
-_STATED: dict[Style, tuple[str, ...]] = {  # the hints a judge writes: the wish in full
+_STATED: dict[Style, tuple[str, ...]] = {  # the hints that a judge writes: the whole wish
     Style.NATURAL: (
         "The user wants plain sentences like a person writes, without markdown, bold text or numbered steps.",
         "Write the answer in plain natural sentences: no headers, no bold text, no numbered steps and no boxed answer.",
@@ -180,37 +180,37 @@ _NEXT = (
 
 
 def request(problem: Problem, rng: Random) -> str:
-    """The user's opening words."""
+    """The user's first message: a problem, and often a request for help."""
     return rng.choice(_ASK).format(question=problem.question)
 
 
 def next_request(problem: Problem, rng: Random) -> str:
-    """The user's words for a further problem in the same session."""
+    """The user's message with a further problem in the same session."""
     return rng.choice(_NEXT).format(question=problem.question)
 
 
 def correction(style: Style, rng: Random, *, held_out: bool = False) -> str:
-    """A follow-up that asks for the same again in the style; held-out wordings are never in training."""
+    """A follow-up message that asks for the same again in the style; held-out wordings are never in training."""
     return _filled(_HELD_OUT_CORRECTIONS if held_out else _CORRECTION_FRAMES, style, rng)
 
 
 def wish(style: Style, rng: Random) -> str:
-    """A sentence beside the request that asks for the style."""
+    """A sentence that asks for the style and is added to a request."""
     return _filled(_WISH_FRAMES, style, rng)
 
 
 def wish_hint(style: Style, rng: Random) -> str:
-    """A hint, addressed to the assistant, that states the wished style: one or two sentences."""
+    """A hint, addressed to the assistant, that states the requested style in one or two sentences."""
     return stated_wish(style, rng) if rng.random() < 0.4 else _filled(_HINT_FRAMES, style, rng)
 
 
 def stated_wish(style: Style, rng: Random) -> str:
-    """The hint a judge writes when a user wishes for the style."""
+    """The hint that a judge writes if a user asks for the style."""
     return rng.choice(_STATED[style])
 
 
 def states(hint: str, style: Style) -> bool:
-    """Whether a hint states the style's wish in words that a judge was taught."""
+    """Whether a hint asks for the style in words that a judge was taught."""
     return any(stated in hint for stated in _STATED[style])
 
 
@@ -225,7 +225,7 @@ def system_wish(style: Style, rng: Random) -> str:
 
 
 def thanks(rng: Random, *, held_out: bool = False) -> str:
-    """The user is content."""
+    """The message of a satisfied user."""
     text = rng.choice(_HELD_OUT_THANKS if held_out else _THANKS)
     text = text.format_map({slot: rng.choice(words) for slot, words in _THANK_WORDS.items()})
     return re.sub(r"(^|[.!] )([a-z])", lambda found: found[1] + found[2].upper(), text)
@@ -237,14 +237,14 @@ def welcome(rng: Random) -> str:
 
 
 def remark(rng: Random, *, held_out: bool = False) -> str:
-    """Something the user says that has nothing to do with the reply."""
+    """A user's message that has nothing to do with the reply."""
     frame = rng.choice(_HELD_OUT_REMARKS if held_out else _REMARKS)
     text = frame.format_map({slot: rng.choice(words) for slot, words in _REMARK_WORDS.items()})
     return text[:1].upper() + text[1:]
 
 
 def wrong(problem: Problem, rng: Random, *, said: str = "") -> str:
-    """A complaint that the answer given, `said`, is wrong; it may name the right one."""
+    """A complaint that the answer `said` is wrong; it may name the right answer."""
     return rng.choice(_WRONG).format(said=said or "that", answer=problem.answer)
 
 

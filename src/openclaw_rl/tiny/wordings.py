@@ -1,7 +1,7 @@
-"""What people say after a reply, in the thousands: a grammar of parts, tone x construction x wish, in five languages.
+"""A grammar of messages that follow a reply: parts combined by tone, construction and wish, in five languages.
 
-The parts are data, one file a language in `wordings/`. What is said to measure the judge with is written elsewhere and
-shares no template with these.
+It makes many thousands of messages. The parts are data, one file for each language in `wordings/`. The messages that
+measure the judge are written separately and share no template with these.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.resources import files
 from random import Random
 from zlib import crc32
 
-KEPT_PERCENT = 15
+KEPT_PERCENT = 15  # of the parts, kept out of a teaching that is measured
 FILES = ("en", "de", "fr", "es", "it")
 TONES = (
     "plain", "terse", "angry", "shouting", "polite", "typos", "indirect", "question", "thanks", "praise", "slang",
@@ -25,8 +25,8 @@ WISHES = (
     "natural", "friendly", "detailed", "markdown", "short", "first", "last", "list", "emoji", "language", "name",
     "direct", "simple", "example",
 )  # fmt: skip
-_LITERAL, _SAID_NAME = "\x01", "\x02"  # stand for what no tone may change
-_MOST_CHARS = 34  # of a phrase: what is quoted at length is somebody else's
+_LITERAL, _SAID_NAME = "\x01", "\x02"  # placeholders for what no tone may change
+_MOST_CHARS = 34  # of a phrase: a longer quotation is somebody else's text
 _QUOTES = (
     *((('"', '"'),) * 6), ("'", "'"), ("“", "”"), ("“", "”"), ("„", "“"), ("«", "»"), *((("", ""),) * 4),
 )  # fmt: skip
@@ -46,7 +46,7 @@ _NAMES = """
 
 
 class PartsShare(StrEnum):
-    """Which of the parts are used: all, or those that a measured teaching uses, or those kept from it."""
+    """Which of the parts are used: all, those used by a teaching that is measured, or those kept out of it."""
 
     ALL = "all"
     TAUGHT = "taught"
@@ -76,20 +76,24 @@ _PHRASES = (
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What somebody said: in which language and tone, for which wish (None for none), and the literal in it."""
+    """A message: its language, its tone, its wish (None for none), and the literal that it contains.
+
+    A literal is the words to begin or end with, a name, or a language. The text contains it as `written`, which differs
+    for a language: there it is the name in the user's own language.
+    """
 
     text: str
     language: str
     tone: str
     wish: str | None
     literal: str = ""
-    at: int = -1  # where the literal stands in the text, as the user wrote it
+    at: int = -1  # the index of `written` in the text; -1 if there is no literal
     written: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class WordingParts:
-    """One language's file: frames by tone, fillers by slot, parts by wish, and what is said without a wish."""
+    """One language's file: frames by tone, fillers by slot, parts by wish, and messages without a wish by kind."""
 
     language: str
     frames: Mapping[str, list[str]]
@@ -100,41 +104,44 @@ class WordingParts:
 
 @lru_cache
 def table(name: str) -> dict[str, object]:
-    """One of the data files."""
+    """The content of one of the data files."""
     return tomllib.loads(files("openclaw_rl.tiny").joinpath("wordings", f"{name}.toml").read_text("utf-8"))
 
 
 @lru_cache
 def parts(code: str, share: PartsShare = PartsShare.ALL) -> WordingParts:
-    """The parts of a language."""
-    held = WordingParts(**table(code))  # type: ignore[arg-type]
+    """The parts of a language of `FILES` that belong to the share."""
+    every = WordingParts(**table(code))  # type: ignore[arg-type]
     if share is PartsShare.ALL:
-        return held
+        return every
     return WordingParts(
-        held.language,
-        _of_share(held.frames, share),
-        _of_share(held.slots, share),
-        {wish: _of_share(slots, share) for wish, slots in held.wishes.items()},
-        _of_share(held.nothing, share),
+        every.language,
+        _of_share(every.frames, share),
+        _of_share(every.slots, share),
+        {wish: _of_share(slots, share) for wish, slots in every.wishes.items()},
+        _of_share(every.nothing, share),
     )
 
 
 def _of_share(listed: Mapping[str, list[str]], share: PartsShare) -> dict[str, list[str]]:
-    """By a hash of the text, so that a part stays where it is when others are added."""
+    """The texts of the share in each list; a list without any stays whole.
+
+    A hash of the text decides, so that a part stays in its share when others are added.
+    """
     kept = share is PartsShare.KEPT
     chosen = {name: [text for text in texts if is_kept(text) is kept] for name, texts in listed.items()}
     return {name: texts or listed[name] for name, texts in chosen.items()}
 
 
 def is_kept(text: str) -> bool:
-    """Whether a part belongs to the share that is kept from a teaching that is measured."""
+    """Whether a part belongs to the share that is kept out of a teaching that is measured."""
     return crc32(text.encode()) % 100 < KEPT_PERCENT
 
 
 def wording(
     rng: Random, *, wish: str | None = None, code: str | None = None, share: PartsShare = PartsShare.ALL
 ) -> Wording:
-    """Something said with a wish: English half of the time."""
+    """A message with a wish, in the language `code`; without one, half of the messages are English."""
     held = parts(code or (FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])), share)
     chosen, tone = wish or rng.choice(WISHES), rng.choice(TONES)
     frames = {"shouting": ("plain", "terse", "angry"), "typos": ("plain", "polite", "terse", "indirect")}
@@ -165,7 +172,7 @@ def wording(
 def remark(
     rng: Random, about: str, *, code: str | None = None, share: PartsShare = PartsShare.ALL, **given: str
 ) -> Wording:
-    """Something said without a wish; `about` is one of the kinds in the files."""
+    """A message without a wish; `about` is one of the kinds in the files, and `given` fills further slots."""
     held = parts(code or (FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])), share)
     text = rng.choice(held.nothing[about])
     filled = {
@@ -180,7 +187,7 @@ def remark(
 
 
 def phrase(rng: Random) -> str:
-    """Words to begin or to end with: known ones, made-up ones, or both."""
+    """Words to begin or to end a reply with: listed ones, made-up ones, or both."""
     if rng.random() < 0.3:
         return rng.choice(_PHRASES) + rng.choice(("", "", "", "!", ".", "...", ":"))
     said = rng.choice(_WORDS) if rng.random() < 0.7 else _made_up(rng)
@@ -199,7 +206,7 @@ def phrase(rng: Random) -> str:
 
 
 def name(rng: Random) -> str:
-    """What somebody wants to be called: a first name, two, a title, a nickname."""
+    """What a user wants to be called: one name or two, a title with a name, or a nickname."""
     form = rng.random()
     first = rng.choice(_NAMES) if rng.random() < 0.6 else _made_up(rng).capitalize()
     if form < 0.32:
@@ -221,7 +228,7 @@ def name(rng: Random) -> str:
 
 
 def phrases_taught() -> list[str]:
-    """The literals that are written out here; the others are put together of them and of made-up words."""
+    """The literals listed in this module; the others are combined from these and from made-up words."""
     return [*_WORDS, *_NAMES, *_PHRASES]
 
 
@@ -230,15 +237,15 @@ def _made_up(rng: Random) -> str:
 
 
 def language_named(own: str, rng: Random) -> tuple[str, str]:
-    """A language's English name, and what it is called in the speaker's own language."""
-    held = table("scenes")["languages"]
-    assert isinstance(held, dict)
-    name = rng.choice([other for other in held if other != own] if rng.random() < 0.7 else list(held))
-    return name, held[name][own]
+    """A language's English name, and its name in `own`, the user's language."""
+    languages = table("scenes")["languages"]
+    assert isinstance(languages, dict)
+    name = rng.choice([other for other in languages if other != own] if rng.random() < 0.7 else list(languages))
+    return name, languages[name][own]
 
 
 def _filled(frame: str, held: WordingParts, wish: Mapping[str, list[str]], rng: Random) -> str:
-    """The frame with a part in each slot; a literal's place stays."""
+    """The frame with a part in each slot; the slots of literals stay as they are."""
 
     def part(found: re.Match[str]) -> str:
         slot = found[1]
@@ -250,7 +257,7 @@ def _filled(frame: str, held: WordingParts, wish: Mapping[str, list[str]], rng: 
 
 
 def toned(text: str, tone: str, rng: Random) -> str:
-    """The text as it is typed in a tone: shouted, mistyped, or with capitals and points as they come."""
+    """The text as it is typed in a tone: in capitals, mistyped, or with random capital letters and punctuation."""
     if tone == "shouting":
         text = text.upper().rstrip(".")
         return text if text.endswith(("!", "?")) and rng.random() < 0.5 else text + rng.choice(("!", "!!", "!!!", ""))
@@ -267,25 +274,25 @@ def toned(text: str, tone: str, rng: Random) -> str:
 
 
 def _mistyped(text: str, rng: Random) -> str:
-    """The text with one slip of the fingers; never in a literal."""
+    """The text with at most one typing error, or without apostrophes. Placeholders of literals are not changed."""
     places = [at for at in range(1, len(text) - 1) if text[at].isalpha() and text[at + 1].isalpha()]
     if not places:
         return text
     at, how = rng.choice(places), rng.random()
-    if how < 0.3:  # two letters change places
+    if how < 0.3:  # two letters are swapped
         return text[:at] + text[at + 1] + text[at] + text[at + 2 :]
-    if how < 0.55:  # one is lost, often a vowel
+    if how < 0.55:  # a letter is missing, often a vowel
         vowels = [place for place in places if text[place] in "aeiou"]
         at = rng.choice(vowels) if vowels and rng.random() < 0.5 else at
         return text[:at] + text[at + 1 :]
-    if how < 0.68:  # doubled, or one of a double lost
+    if how < 0.68:  # a letter is doubled
         return text[:at] + text[at] + text[at:]
-    if how < 0.9:  # the key beside it
+    if how < 0.9:  # a neighbouring key
         near = _BESIDE.get(text[at].lower())
         return text[:at] + rng.choice(near) + text[at + 1 :] if near else text
     spaces = [place for place in range(1, len(text) - 1) if text[place] == " " and text[place - 1].isalpha()]
     spaces = [place for place in spaces if text[place + 1].isalpha()]
-    if how < 0.95 and spaces:  # two words in one
+    if how < 0.95 and spaces:  # the blank between two words is missing
         at = rng.choice(spaces)
         return text[:at] + text[at + 1 :]
     return text.replace("'", "").replace("’", "")

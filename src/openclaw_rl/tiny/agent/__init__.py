@@ -1,1 +1,1 @@
-"""The small agent model: exercises of its own in four settings, demonstrations by script, and its recipe."""
+"""The small agent model: its exercises in four settings, scripted demonstrations of them, and its recipe."""

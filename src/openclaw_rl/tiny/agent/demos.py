@@ -1,4 +1,4 @@
-"""Demonstrations: what a scripted agent does with an exercise, as the conversation that the model is taught by."""
+"""Demonstrations: what a scripted agent does with an exercise, as the conversation that the model is trained on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from openclaw_rl.tiny.agent.exercise import WORDS, Exercise, Family, Move, Setti
 from openclaw_rl.tiny.corpus import CorpusSample, rendered
 from openclaw_rl.tiny.dialogues import Dialogue
 
-# What is learned by reinforcement, and what is taught but held back from it.
+# The families for reinforcement learning, and those that are demonstrated but held back from it.
 FAMILIES: dict[Setting, dict[str, Family]] = {
     Setting.TERMINAL: terminal.FAMILIES,
     Setting.TOOLS: sums.FAMILIES,
@@ -27,10 +27,10 @@ HELD_BACK: dict[Setting, dict[str, Family]] = {
     Setting.SOFTWARE: repairs.HELD_BACK,
     Setting.SCREEN: pages.HELD_BACK,
 }
-# From what unseen tasks are drawn: pages keep some contents for them alone, the others differ in numbers and names.
+# The families of unseen tasks. Pages have contents that only these tasks use; others differ in numbers and names.
 UNSEEN = {**FAMILIES, Setting.SCREEN: pages.UNSEEN}
 UNSEEN_HELD_BACK = {**HELD_BACK, Setting.SCREEN: pages.UNSEEN_HELD_BACK}
-# What the model is taught by: all families.
+# The families that are demonstrated: all of them.
 DEMONSTRATED = {setting: {**known, **HELD_BACK[setting]} for setting, known in FAMILIES.items()}
 DEMONSTRATED[Setting.SCREEN] = pages.REWORDED
 
@@ -40,7 +40,7 @@ def _tool(name: str, *arguments: str) -> Tool:
     return Tool(name, "", {"type": "object", "properties": properties})
 
 
-# As the environments offer them; the model's template shows names alone.
+# The tools that the environments offer; the model's template shows only their names.
 TOOLS: dict[Setting, tuple[Tool, ...]] = {
     Setting.TERMINAL: (_tool("bash", "command"), _tool("submit")),
     Setting.TOOLS: (_tool("python", "code"), _tool("answer", "value")),
@@ -50,13 +50,13 @@ TOOLS: dict[Setting, tuple[Tool, ...]] = {
 
 
 def exercise(setting: Setting, rng: Random, *, families: Mapping[str, Family] | None = None) -> Exercise:
-    """A fresh exercise of a setting, of one of the families or of any."""
+    """A random exercise of a setting, from the given families or from all that are demonstrated."""
     known = families or DEMONSTRATED[setting]
     return known[rng.choice(tuple(known))](rng)
 
 
 def dialogue(exercise: Exercise, moves: tuple[Move, ...]) -> Dialogue:
-    """The conversation in which these moves are made."""
+    """The conversation in which these moves are made, with the result of each but the last."""
     spoken = [message(Role.USER, exercise.instruction + exercise.opening)]
     for number, move in enumerate(moves):
         call = ToolCall(f"call_{number}", move.tool, json.dumps(dict(move.arguments)))
@@ -67,7 +67,7 @@ def dialogue(exercise: Exercise, moves: tuple[Move, ...]) -> Dialogue:
 
 
 def shown(move: Move) -> str:
-    """What the environment shows after a move."""
+    """The text that the environment shows after a move."""
     if move.tool == "bash":
         output = f"{move.output.removesuffix(chr(10))}\n" if move.output else ""
         return f"{output}[exit status {move.status}]"
@@ -75,7 +75,7 @@ def shown(move: Move) -> str:
 
 
 def easy(rng: Random) -> CorpusSample:
-    """Words and numbers said twice or more, which teaches to copy before anything else has to be learned."""
+    """A line of words and numbers two or three times, from which copying is learned before anything else."""
     known = (*WORDS, *pages.POOL, *terminal.KEYS, *map(str, range(2, 100)))
     line = " ".join(rng.choice(known) for _ in range(rng.randint(6, 20)))
     return CorpusSample((("\n".join([line] * rng.choice((2, 3))), True), ("<|endoftext|>", True)))
@@ -84,9 +84,9 @@ def easy(rng: Random) -> CorpusSample:
 def sample(
     template: ChatTemplate, rng: Random, shares: Mapping[Setting, float], *, code_share: float = 0.0
 ) -> CorpusSample:
-    """A fresh demonstration of one of the settings, the right one as seldom as a scripted agent finds it.
+    """A random demonstration in one of the settings, which is right as often as the setting's `SKILL` says.
 
-    A share of the samples is code that is right, and no task.
+    `shares` are the weights of the settings. A share of `code_share` of the samples is correct code without a task.
     """
     if rng.random() < code_share:
         return CorpusSample(((repairs.lesson(rng), True), ("<|endoftext|>", True)))

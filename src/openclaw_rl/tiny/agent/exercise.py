@@ -1,4 +1,4 @@
-"""An exercise: a task that a small agent can do in a few steps, and how a script goes about it, well or badly."""
+"""An exercise: a task that a small agent can do in a few steps, with a right way to do it and several wrong ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openclaw_rl.core.message import Json
 
 
 class Setting(StrEnum):
-    """The four settings, named as environments are."""
+    """The four settings, with the names of environments."""
 
     TERMINAL = "terminal"
     TOOLS = "tools"
@@ -19,9 +19,9 @@ class Setting(StrEnum):
     SCREEN = "screen"
 
 
-# How often a scripted agent does the right thing. It must be far more often than any one wrong thing: where two repairs
-# were possible and the right one was shown in three of five demonstrations, the model learned nothing but that one of
-# the two stands there, and reinforcement found nothing to make more of.
+# How often a scripted agent does the right thing. It must be far more often than any one wrong thing. When only two
+# repairs were possible and the right one was in three of five demonstrations, the model learned nothing but that it is
+# one of the two, and reinforcement learning had no preference to strengthen.
 SKILL: dict[Setting, float] = {
     Setting.TERMINAL: 0.4,
     Setting.TOOLS: 0.4,
@@ -32,7 +32,7 @@ SKILL: dict[Setting, float] = {
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A call of a tool, and what it shows: the printed `output` and the exit status; without one, `output` is all."""
+    """A tool call and its result: the printed `output` and the exit status, or only `output` if `status` is None."""
 
     tool: str
     arguments: Mapping[str, Json] = field(default_factory=dict)
@@ -42,9 +42,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Exercise:
-    """One task. `attempts` are ways to go about it: the first succeeds, the others look alike and fail.
+    """One task. `attempts` are ways to do it: the first succeeds, the others look similar and fail.
 
-    `material` is what is written: the files of a task's folder by path (terminal), or a row's fields (the others).
+    `material` is what is written of it: the files of the task's folder by path (terminal), or the fields of its row
+    (other settings).
     """
 
     setting: Setting
@@ -52,10 +53,13 @@ class Exercise:
     instruction: str
     attempts: tuple[tuple[Move, ...], ...]
     material: Mapping[str, Json]
-    opening: str = ""  # what is seen at first beside the instruction
+    opening: str = ""  # what the agent sees at first, after the instruction
 
     def demonstrated(self, rng: Random, skill: float | None = None) -> tuple[Move, ...]:
-        """What a scripted agent does: the right thing with this probability, else one of the wrong ones."""
+        """What a scripted agent does: the right attempt with the probability `skill`, else one of the wrong ones.
+
+        Without a `skill` it is that of the setting in `SKILL`.
+        """
         skill = SKILL[self.setting] if skill is None else skill
         return self.attempts[0] if rng.random() < skill else rng.choice(self.attempts[1:])
 
@@ -73,7 +77,7 @@ WORDS = (
 
 
 def bash(command: str, output: str = "", status: int = 0) -> Move:
-    """A command in the box."""
+    """A command that is run in the box, and its result."""
     return Move("bash", {"command": command}, output, status)
 
 
@@ -81,5 +85,5 @@ SUBMIT = Move("submit", {}, "", None)
 
 
 def words(rng: Random, count: int) -> list[str]:
-    """So many different words."""
+    """`count` different words of `WORDS`."""
     return rng.sample(WORDS, count)

@@ -1,4 +1,4 @@
-"""Writes exercises as tasks that anybody's sources read: folders in Harbor's layout, or rows of JSON lines."""
+"""Writes exercises as tasks in the formats that task sources read: folders in Harbor's layout, or JSON lines."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from openclaw_rl.tiny.agent import demos
 from openclaw_rl.tiny.agent.exercise import Exercise, Family, Setting
 
 TRAIN, TEST, HELD_BACK = "train", "test", "held_back"
-TRIES = 200  # for an exercise that was not made before
+TRIES = 200  # to make an exercise that was not made before
 WRITTEN = tuple(demos.FAMILIES)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """How many tasks are made of a setting: to learn from, unseen ones of the same families, and of held back ones."""
+    """How many tasks of a setting are made: to learn from, unseen ones of the same families, and of held back families.
+
+    Raises ConfigError if one of the counts is below 1.
+    """
 
     train: int = 512
     test: int = 48
@@ -27,7 +30,8 @@ class TaskCounts:
 
     def __post_init__(self) -> None:
         if min(self.train, self.test, self.held_back) < 1:
-            raise ConfigError("each split holds at least one task", fix="give counts of 1 and more")
+            counts = f"{self.train}, {self.test} and {self.held_back}"
+            raise ConfigError(f"the task counts are {counts}: each split has at least one task", fix="give 1 or more")
 
 
 def setting_named(name: str) -> Setting:
@@ -38,20 +42,24 @@ def setting_named(name: str) -> Setting:
 
 
 def splits(setting: Setting, counts: TaskCounts, *, seed: int = 0) -> dict[str, list[Exercise]]:
-    """The exercises of each split, families in turn. No exercise is in two of them.
+    """The exercises of each split, from the families in turn. No exercise is in two splits. Raises ConfigError.
 
-    The test's are drawn first and from a seed of their own: they stay the same, however many there are to learn from.
+    Those of the test split are drawn first and with a seed of their own. So they stay the same, however many there are
+    to learn from.
     """
     seen: set[str] = set()
-    known, unseen, held = demos.FAMILIES[setting], demos.UNSEEN[setting], demos.UNSEEN_HELD_BACK[setting]
+    known, unseen, others = demos.FAMILIES[setting], demos.UNSEEN[setting], demos.UNSEEN_HELD_BACK[setting]
     test = drawn(unseen, counts.test, Random(f"{setting} test {seed}"), seen)
-    held_back = drawn(held, counts.held_back, Random(f"{setting} held back {seed}"), seen)
+    held_back = drawn(others, counts.held_back, Random(f"{setting} held back {seed}"), seen)
     train = drawn(known, counts.train, Random(f"{setting} train {seed}"), seen)
     return {TRAIN: train, TEST: test, HELD_BACK: held_back}
 
 
 def drawn(families: Mapping[str, Family], count: int, rng: Random, seen: set[str]) -> list[Exercise]:
-    """So many exercises, the families in turn, none of which asks what was `seen`. Raises ConfigError."""
+    """`count` exercises, from the families in turn, none with a text in `seen`, to which their texts are added.
+
+    Raises ConfigError if a family gives no new exercise in `TRIES` tries.
+    """
     names, found = tuple(families), list[Exercise]()
     for number in range(count):
         family = families[names[number % len(names)]]
@@ -67,7 +75,7 @@ def drawn(families: Mapping[str, Family], count: int, rng: Random, seen: set[str
 
 
 def write(folder: Path, setting: Setting, counts: TaskCounts, *, seed: int = 0) -> dict[str, Path]:
-    """Writes a setting's tasks below the folder and gives where each split lies: `FOLDER/SETTING/SPLIT`."""
+    """Writes a setting's tasks, and returns the folder of each split: `FOLDER/SETTING/SPLIT`."""
     found: dict[str, Path] = {}
     for split, exercises in splits(setting, counts, seed=seed).items():
         place = folder / setting / split

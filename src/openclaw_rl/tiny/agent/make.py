@@ -1,4 +1,4 @@
-"""Making the agent model: tokenizer, training by demonstrations, what it can do then, and its manifest."""
+"""Builds the agent model: tokenizer, training on demonstrations, and the manifest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from openclaw_rl.tiny.train import Progress, Schedule, TinyShape
 
 CHECKPOINT = "checkpoint.pt"
 CALL, END = '<tool_call>\n{"name": "', '"}}\n</tool_call>'
-# What stands in every call is one token each: a call costs what it says, and a tool is chosen at once.
+# Each text that is the same in every call of a tool is one token: a call has few other tokens, and a tool is chosen
+# with a single token.
 PIECES = (
     f'{CALL}bash", "arguments": {{"command": "',
     f'{CALL}python", "arguments": {{"code": "',
@@ -34,33 +35,33 @@ PIECES = (
     "}}\n</tool_call>",
     "[exit status 0]",
 )
-# Words stand alone and digits too, whatever is in front of them: what is copied is the same token everywhere.
+# Words and digits are cut off from what precedes them, so that a copied text has the same tokens everywhere.
 CUTS = r"\p{L}+|\p{N}|[^\s\p{L}\p{N}]+| +|\s+"
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRecipe:
-    """Everything a build depends on but the seed."""
+    """Everything that a build depends on, except the seed."""
 
     shape: TinyShape
     schedule: Schedule
     shares: Mapping[Setting, float] = field(default_factory=lambda: dict.fromkeys(demos.FAMILIES, 1.0))
-    code_share: float = 0.0  # of the demonstrations: code that is right instead
-    tokenizer_texts: int = 3000
+    code_share: float = 0.0  # share of samples that are correct code instead of a demonstration
+    tokenizer_texts: int = 3000  # samples that the tokenizer is trained on
 
 
 FULL = AgentRecipe(
     TinyShape(vocabulary=1200, hidden=160, layers=4, inner=416, heads=4, kv_heads=2, head_dim=40),
     Schedule(steps=1200, easy_share=0.12, step_tokens=4096, shifted=0.0, grain=64, warmup=40, checkpoint_every=50),
 )
-# What follows for a model that is there already: mostly screens, and enough of the others to keep them.
+# Further training of an existing model: mostly screens, and enough of the other settings to keep them.
 MORE = replace(
     FULL,
     schedule=replace(FULL.schedule, steps=300, easy_share=0.0, matrix_lr=0.01, other_lr=2e-3),
     shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 2.0, Setting.SCREEN: 4.0},
     code_share=0.05,
 )
-SHORT = AgentRecipe(  # seconds: shows that the recipe runs, teaches nothing
+SHORT = AgentRecipe(  # takes seconds: shows that the recipe runs, but teaches nothing
     TinyShape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16),
     Schedule(steps=3, easy_share=0.3, step_tokens=512, shifted=0.0, grain=64, warmup=1, checkpoint_every=2),
     tokenizer_texts=60,
@@ -73,7 +74,7 @@ def shipped() -> Path:
 
 
 def template_source() -> str:
-    """The agent model's chat template."""
+    """The source of the agent model's chat template."""
     return Path(__file__).with_name("chat_template.jinja").read_text("utf-8")
 
 
@@ -87,9 +88,10 @@ def make(
     start: Path | None = None,
     on_step: Callable[[Progress, int], None] = lambda _progress, _steps: None,
 ) -> dict[str, object]:
-    """Make the model in the folder and return its manifest. An interrupted build goes on where it was saved.
+    """Builds the model in the folder and returns its manifest. An interrupted build continues at its checkpoint.
 
-    With `start`, a model's folder, its weights and tokenizer are where the build begins, and the recipe is `MORE`.
+    `start` is the folder of a model: the build begins with its weights and tokenizer. The recipe is then `MORE`, unless
+    `short` is set.
     """
     began = time.monotonic()
     recipe = SHORT if short else FULL if start is None else MORE
@@ -139,7 +141,7 @@ def _drawn(template: ChatTemplate, rng: Random, recipe: AgentRecipe) -> CorpusSa
 
 
 def _tokenizer(recipe: AgentRecipe, seed: int) -> Tokenizer:
-    """Byte-level BPE over demonstrations, with a token for each piece that every call has."""
+    """A byte-level BPE tokenizer trained on demonstrations, with a token for each of `PIECES`."""
     bare = ChatTemplate(_trained(["a"], 300), compile_template(template_source()), {})
     rng = Random(seed)
     drawn = (_drawn(bare, rng, recipe) for _ in range(recipe.tokenizer_texts))

@@ -1,7 +1,7 @@
-"""Exercises on a screen: the small families of pages, and what is seen after each action. Rows name a page.
+"""Exercises on a screen: small families of pages, and what is seen after each action. A written row names a page.
 
-Elements are called by their names. A number in front of a label must be looked up, which a model of this size did not
-learn; a name is copied.
+Actions refer to elements by their names. The number in front of a label would have to be looked up, which a model of
+this size did not learn; a name only has to be copied.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from openclaw_rl.tiny.agent.exercise import SUBMIT, Exercise, Family, Move, Sett
 
 POOL = (*words.LABELS, *words.FIRST, *words.LAST, *words.CITIES, *words.COUNTRIES, *words.FOODS, *words.COLOURS,
         *words.ITEMS, *words.TOPICS)  # fmt: skip
-TAKEN = {"Save"}  # a button of the pages themselves: nothing else on them is called so
+TAKEN = {"Save"}  # a button of the pages themselves, so no other element may have this name
 _KNOWN = re.compile(rf"\b({'|'.join(POOL)})\b")
 SEEDS = 100_000  # of tasks in each split
 MOST_CHARACTERS = 8_000
@@ -32,7 +32,7 @@ Attempts = list[tuple[Move, ...]]
 
 
 def page_exercise(family: str, seed: int, split: Split) -> Exercise:
-    """The exercise of a page's family, seed and split."""
+    """The exercise on the page of this family, seed and split."""
     material: dict[str, Json] = {"page": family, "seed": seed, "split": split.value}
     return _played(family, PAGES[family].plan(seed, split), material, Random(f"{family} {split.value} {seed}"))
 
@@ -43,9 +43,9 @@ def _played(family: str, plan: PagePlan, material: dict[str, Json], rng: Random)
 
 
 def _reworded(family: str) -> Family:
-    """Exercises on pages of the same kind with any words in any place: for demonstrations alone.
+    """Exercises on pages of the same kind with any words in any place: only for demonstrations.
 
-    With the pages' own few words a small model learns by heart which word stands where, instead of looking it up.
+    With the few words of the pages themselves a small model memorises which word is where, instead of reading it.
     """
 
     def made(rng: Random) -> Exercise:
@@ -60,7 +60,7 @@ def _reworded(family: str) -> Family:
 
 
 def _family(name: str) -> Family:
-    """Exercises to learn from: contents of the test split are never among them."""
+    """Exercises to learn from, all of the training split."""
     return lambda rng: page_exercise(name, rng.randrange(SEEDS), Split.TRAIN)
 
 
@@ -73,7 +73,7 @@ def _seen(nodes: Nodes) -> str:
 
 
 def _click(name: str, after: Nodes | None = None) -> Move:
-    """A click; without what is seen after it, it ends the task."""
+    """A click on an element. It ends the task if nothing is given that is seen `after` it."""
     return Move("click", {"ref": name}, "" if after is None else _seen(after), None)
 
 
@@ -95,8 +95,8 @@ def _fields(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
     value = next(str(one) for one in plan.wanted.values() if one)
     right, other = sorted(names, key=lambda name: not plan.wanted[name])
 
-    def nodes(held: str = "", what: str = value) -> Nodes:
-        fields = [ScreenNode("textbox", name, ref, what if name == held else "") for ref, name in enumerate(names, 1)]
+    def nodes(filled: str = "", what: str = value) -> Nodes:
+        fields = [ScreenNode("textbox", name, ref, what if name == filled else "") for ref, name in enumerate(names, 1)]
         return [*fields, ScreenNode("button", "Save", 3)]
 
     def typed(name: str, what: str = value) -> Move:
@@ -198,7 +198,7 @@ def _tabs(plan: PagePlan, rng: Random) -> tuple[Nodes, Attempts]:
         (opened, SUBMIT),
         (_click(rng.choice(labels[0])),),
     ]
-    first = (_click(label),) if right == 0 else ()  # the tab is open already: its button succeeds at once
+    first = (_click(label),) if right == 0 else ()  # the right tab is already open, so this would succeed
     return nodes(0), [(opened, _click(label)), *(attempt for attempt in wrong if attempt != first)]
 
 

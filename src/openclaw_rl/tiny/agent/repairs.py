@@ -1,4 +1,4 @@
-"""Exercises in software: a small module with one or two wrong lines, and tests that fail. Rows of JSON lines."""
+"""Exercises in software: a small module with one or two wrong lines, and tests that fail. Written as JSON lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openclaw_rl.tiny.agent.exercise import SUBMIT, Exercise, Family, Move, Sett
 
 PAIRS = (("a", "b"), ("x", "y"), ("left", "right"), ("first", "second"))
 LISTS = ("items", "values", "numbers", "things")
-# Functions that are right, to stand beside the wrong one; none holds what a repair replaces.
+# Correct functions to put next to a wrong one; none contains the text that a repair replaces.
 OTHERS = (
     "def greet(name):\n    return 'hello ' + name\n",
     "def is_none(value):\n    return value is None\n",
@@ -22,15 +22,15 @@ OTHERS = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A function of one line that is wrong: its head, what may stand in its line, and what it should return."""
+    """A function whose only line is wrong: its head, the right line, the wrong ones, and a call with its result."""
 
     family: str
     head: str
     right: str
     bug: str
-    others: tuple[str, ...]  # neither right nor what stands there
-    call: tuple[str, str]  # arguments, and what should come
-    checks: tuple[str, ...] = ()  # more that holds of the right line alone
+    others: tuple[str, ...]  # further wrong lines, other than `bug`
+    call: tuple[str, str]  # arguments, and the result that the right line gives
+    checks: tuple[str, ...] = ()  # further expressions that must be true
 
     @property
     def name(self) -> str:
@@ -44,12 +44,12 @@ class Fault:
 
     @property
     def wanted(self) -> str:
-        """A call and what it should come to, as Python says it."""
+        """The call and its right result, as a comparison in Python."""
         arguments, should = self.call
         return f"{self.name}({arguments}) == {should}"
 
     def text(self, line: str) -> str:
-        """The function with that line."""
+        """The source of the function with this line as its body."""
         return f"def {self.head}:\n    return {line}\n"
 
 
@@ -66,14 +66,14 @@ def _fault(
     call: tuple[str, str],
     checks: Sequence[str] = (),
 ) -> Fault:
-    """A fault whose wrong line is one of the options that are not right."""
+    """A fault whose wrong line is a random one of the options other than `right`."""
     bug = rng.choice([option for option in options if option != right])
     others = tuple(option for option in options if option not in (right, bug))
     return Fault(family, head, right, bug, others, call, tuple(checks))
 
 
 def _exercise(rng: Random, faults: Sequence[Fault]) -> Exercise:
-    """A module in which these functions are wrong, one or two."""
+    """The exercise of a module in which these one or two functions are wrong."""
     module = words(rng, 1)[0]
     file = f"{module}.py"
     lines = [fault.bug for fault in faults]
@@ -81,16 +81,16 @@ def _exercise(rng: Random, faults: Sequence[Fault]) -> Exercise:
     other = [rng.choice(OTHERS)] if len(faults) == 1 else []
     place = rng.randint(0, 1)
 
-    def held(lines: Sequence[str]) -> str:
+    def source(lines: Sequence[str]) -> str:
         parts = [faults[number].text(lines[number]) for number in order]
         return "\n\n".join([*parts[:place], *other, *parts[place:]])
 
     def moves(fixes: Sequence[str], flag: str = " -i") -> tuple[Move, ...]:
-        """A look at the file, one repair after the other, and the end; without the flag a repair is printed alone."""
-        found, now = [bash(f"cat {file}", held(lines))], list(lines)
+        """Shows the file, makes each repair and submits. Without the flag a repair is only printed, not written."""
+        found, now = [bash(f"cat {file}", source(lines))], list(lines)
         for number, (fault, fix) in enumerate(zip(faults, fixes, strict=False)):
             now[number] = fix
-            found.append(bash(_sed(flag, fault.bug, fix, file), "" if flag else held(now)))
+            found.append(bash(_sed(flag, fault.bug, fix, file), "" if flag else source(now)))
         return (*found, SUBMIT)
 
     right, *wrong = map(moves, _fixes(rng, faults))
@@ -100,8 +100,8 @@ def _exercise(rng: Random, faults: Sequence[Fault]) -> Exercise:
     material: dict[str, Json] = {
         "family": faults[0].family,
         "instruction": _asked(rng, faults, file),
-        "files": {file: held(lines)},
-        "gold": {file: held([fault.right for fault in faults])},
+        "files": {file: source(lines)},
+        "gold": {file: source([fault.right for fault in faults])},
         "tests": {**checks},
         "test_cmd": commands[0] if len(commands) == 1 else [*commands],
     }
@@ -117,7 +117,7 @@ def _asked(rng: Random, faults: Sequence[Fault], file: str) -> str:
 
 
 def _fixes(rng: Random, faults: Sequence[Fault]) -> list[tuple[str, ...]]:
-    """The lines that each attempt puts in, as far as it goes: the right ones, one that is wrong, or too few."""
+    """The lines that each attempt puts in: first all right ones; then with one wrong line, or with too few lines."""
     right = tuple(fault.right for fault in faults)
     found = [right]
     for number, fault in enumerate(faults):
@@ -132,26 +132,26 @@ def _test(module: str, fault: Fault) -> str:
 
 
 def lesson(rng: Random) -> str:
-    """Functions that are right: what each name stands for, as one who reads code has seen it."""
+    """Five correct functions, from which the model learns what the names mean."""
     faults = [rng.choice(_ALL)(rng) for _ in range(5)]
     return "\n\n".join(fault.text(fault.right) for fault in faults)
 
 
 def _sed(flag: str, old: str, new: str, file: str) -> str:
-    """Replaces text that stands once. What means more than itself in a pattern is matched by a dot."""
+    """The command that replaces a text which occurs once. A dot matches each of its characters special in a pattern."""
     plain = "".join("." if letter in "*[]." else letter for letter in old)
     return f"sed{flag} 's|{plain}|{new}|' {file}"
 
 
 def _operator(rng: Random) -> Fault:
-    """The wrong arithmetic."""
+    """A function with the wrong arithmetic operator."""
     one, two = rng.choice(PAIRS)
     signs = {"add": "+", "minus": "-", "times": "*", "rest": "%"}
     name = rng.choice(tuple(signs))
     options = [f"{one} {sign} {two}" for sign in "+-*%"]
     right = f"{one} {signs[name]} {two}"
     results: dict[str, int] = {}
-    while len(set(results.values())) < 4:  # each sign gives something else
+    while len(set(results.values())) < 4:  # until each operator gives another result
         big, small = rng.randint(10, 30), rng.randint(3, 9)
         results = {"+": big + small, "-": big - small, "*": big * small, "%": big % small}
     call = (f"{big}, {small}", str(results[signs[name]]))
@@ -159,7 +159,7 @@ def _operator(rng: Random) -> Fault:
 
 
 def _builtin(rng: Random) -> Fault:
-    """The wrong one of Python's functions of a list."""
+    """A function with the wrong built-in function of a list."""
     names = {"largest": "max", "smallest": "min", "total": "sum"}
     held, name = rng.choice(LISTS), rng.choice(tuple(names))
     numbers = rng.sample(range(4, 30), 3)
@@ -171,7 +171,7 @@ def _builtin(rng: Random) -> Fault:
 
 
 def _index(rng: Random) -> Fault:
-    """The wrong place of a list."""
+    """A function with the wrong index of a list."""
     names = {"first": "0", "second": "1", "last": "-1"}
     held, name = rng.choice(LISTS), rng.choice(tuple(names))
     numbers = rng.sample(range(2, 30), 4)
@@ -181,7 +181,7 @@ def _index(rng: Random) -> Fault:
 
 
 def _compare(rng: Random) -> Fault:
-    """The wrong comparison."""
+    """A function with the wrong comparison."""
     one, two = rng.choice(PAIRS)
     names = {"is_more": ">", "is_less": "<", "is_same": "=="}
     name, (low, high) = rng.choice(tuple(names)), sorted(rng.sample(range(2, 30), 2))
@@ -191,7 +191,7 @@ def _compare(rng: Random) -> Fault:
         numbers = (low, high)
     elif names[name] == "==":
         numbers = (high, high)
-    # Each test tells the right comparison from every other one that may stand there.
+    # The checks together distinguish the right comparison from each of the others.
     more = {">": ((low, high), (low, low)), "<": ((high, low), (low, low)), "==": ((low, high), (high, low))}
     return _fault(
         rng,
@@ -209,7 +209,7 @@ def _commas(numbers: tuple[int, int]) -> str:
 
 
 def _method(rng: Random) -> Fault:
-    """The wrong method of a text."""
+    """A function with the wrong method of a string."""
     names = {"shout": "upper", "whisper": "lower", "tidy": "strip"}
     name, held = rng.choice(tuple(names)), rng.choice(("text", "word", "line"))
     (one,) = words(rng, 1)
@@ -221,7 +221,7 @@ def _method(rng: Random) -> Fault:
 
 
 def _factor(rng: Random) -> Fault:
-    """The wrong constant."""
+    """A function with the wrong factor."""
     names = {"double": 2, "triple": 3, "days": 7, "hours": 24}
     name, held, number = rng.choice(tuple(names)), rng.choice(("n", "count", "amount")), rng.randint(2, 9)
     options = [f"{held} * {each}" for each in names.values()]
@@ -230,7 +230,7 @@ def _factor(rng: Random) -> Fault:
 
 
 def _order(rng: Random) -> Fault:
-    """A list in the wrong order."""
+    """A function that returns a list in the wrong order."""
     names = {"rising": "sorted({})", "falling": "sorted({}, reverse=True)", "backwards": "list(reversed({}))"}
     held, name = rng.choice(LISTS), rng.choice(tuple(names))
     numbers = rng.sample(range(2, 30), 3)
@@ -258,14 +258,14 @@ _ALL = (*_MADE.values(), _order)
 
 
 def _family(first: FaultMaker, others: Sequence[FaultMaker]) -> Family:
-    """Modules with a fault of the first kind, and half of them with one of the others too."""
+    """Modules with a fault of the first kind; half of them also have one of another kind."""
 
     def made(rng: Random) -> Exercise:
         fault = first(rng)
         if rng.random() < 0.5:
             return _exercise(rng, [fault])
         second = rng.choice(others)(rng)
-        while second.name == fault.name or second.variables & fault.variables:  # each pattern stands in one line alone
+        while second.name == fault.name or second.variables & fault.variables:  # each bug occurs in one line
             second = rng.choice(others)(rng)
         return _exercise(rng, [fault, second])
 

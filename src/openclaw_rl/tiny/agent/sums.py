@@ -1,4 +1,4 @@
-"""Exercises with tools: word problems of two and three steps, worked out by python and answered. Rows of JSON lines."""
+"""Exercises with tools: word problems of two or three operations, calculated with python. Written as JSON lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from openclaw_rl.tiny.agent.exercise import Exercise, Family, Move, Setting
 NAMES = ("Mia", "Tom", "Ana", "Leo", "Eva", "Sam", "Ida", "Max", "Zoe", "Ben", "Lia", "Jon")
 THINGS = ("pens", "books", "cards", "coins", "shells", "stamps", "apples", "beads", "nuts", "seeds")
 Draw = Callable[[Random], tuple[str, tuple[int, ...]]]
-# The shapes that a formula may have: only its signs tell one problem from another.
+# Formulas of three and of four numbers. A problem has one; its wrong attempts use others with the same numbers.
 THREE = ("{0} * {1} - {2}", "{0} * {1} + {2}", "({0} + {1}) // {2}", "{2} - {0} * {1}", "{0} + {0} + {1} + {2}",
          "{0} // {1} * {2}", "{0} + {1} - {2}", "({0} - {1}) * {2}")  # fmt: skip
 FOUR = ("{0} * {1} + {2} * {3}", "{0} * {1} - {2} * {3}", "{0} + {1} + {2} + {3}", "({0} + {1}) * ({2} + {3})")
@@ -30,7 +30,7 @@ def _exercise(rng: Random, family: str, formula: str, question: str, numbers: Se
 
 
 def _value(formula: str, numbers: Sequence[int]) -> int:
-    """The formula's value: signs and numbers of our own, nothing else."""
+    """The formula's value. Safe to evaluate: it contains only the operators and numbers of this module."""
     value = eval(formula.format(*numbers), {"__builtins__": {}})
     assert isinstance(value, int)
     return value
@@ -58,7 +58,7 @@ def boxes(rng: Random) -> Exercise:
 
 
 def saving(rng: Random) -> Exercise:
-    """So much a day, on top of what was there."""
+    """The same number is added every day to what was there."""
     each, days, had, who = rng.randint(3, 40), rng.randint(3, 40), rng.randint(3, 99), rng.choice(NAMES)
     question = rng.choice(
         (
@@ -70,7 +70,7 @@ def saving(rng: Random) -> Exercise:
 
 
 def sharing(rng: Random) -> Exercise:
-    """Two heaps, shared among friends."""
+    """Two heaps of things are shared equally among friends."""
     friends, share = rng.randint(2, 9), rng.randint(3, 30)
     first = rng.randint(1, friends * share - 1)
     second, who, what = friends * share - first, rng.choice(NAMES), rng.choice(THINGS)
@@ -84,7 +84,7 @@ def sharing(rng: Random) -> Exercise:
 
 
 def change(rng: Random) -> Exercise:
-    """What is left of the money paid."""
+    """The change after paying for several tickets."""
     many, price = rng.randint(2, 9), rng.randint(3, 30)
     paid, who = many * price + rng.randint(1, 60), rng.choice(NAMES)
     question = rng.choice(
@@ -110,7 +110,7 @@ def selling(rng: Random) -> Exercise:
 
 
 def growing(rng: Random) -> Exercise:
-    """More come in than go out."""
+    """Some things are added, and fewer are lost."""
     start, more, who, what = rng.randint(20, 99), rng.randint(20, 99), rng.choice(NAMES), rng.choice(THINGS)
     gone = rng.randint(2, 19)
     question = rng.choice(
@@ -123,7 +123,7 @@ def growing(rng: Random) -> Exercise:
 
 
 def rows(rng: Random) -> Exercise:
-    """Two kinds of rows."""
+    """The total of two groups of rows of different things."""
     numbers = tuple(rng.randint(3, 30) for _ in range(4))
     one, other = rng.sample(THINGS, 2)
     question = (
@@ -133,7 +133,7 @@ def rows(rng: Random) -> Exercise:
 
 
 def leftover(rng: Random) -> Exercise:
-    """The difference, several times."""
+    """A difference multiplied by a number of days."""
     start, times, who, what = rng.randint(30, 99), rng.randint(2, 12), rng.choice(NAMES), rng.choice(THINGS)
     gone = rng.randint(2, 29)
     question = f"Each of {times} days {who} picks {start} {what} and eats {gone}. How many {what} are kept in all?"

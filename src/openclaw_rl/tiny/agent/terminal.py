@@ -1,4 +1,4 @@
-"""Exercises in a terminal: files to count, rename, unpack, mend and follow. Folders in Harbor's layout."""
+"""Exercises in a terminal: count, rename, unpack, configure, sort, delete, follow. Folders in Harbor's layout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _exercise(
     *,
     setup: str = "",
 ) -> Exercise:
-    """An exercise of one command; the first of the commands is right."""
+    """An exercise that one command solves: the first of the commands is right, the others are wrong."""
     moves = [bash(item) if isinstance(item, str) else item for item in commands]
     return _of_attempts(family, instruction, [(move, SUBMIT) for move in moves], files, check, setup=setup)
 
@@ -55,7 +55,7 @@ def _of_attempts(
 
 
 def _holds(path: str, text: str) -> str:
-    """A test that a file holds exactly this, blanks around it aside."""
+    """A shell test that a file contains exactly this text; line ends at its end do not count."""
     return f'[ "$(cat {path} 2>/dev/null)" = "{text}" ]'
 
 
@@ -64,7 +64,7 @@ def _lines(rng: Random, few: list[str], least: int, most: int) -> list[str]:
 
 
 def count(rng: Random) -> Exercise:
-    """How many lines hold a word."""
+    """Count the lines that contain a word."""
     few = words(rng, 8)
     file, out, word = f"{few[0]}.txt", f"{few[1]}.txt", few[2]
     lines = [*_lines(rng, few[2:], 5, 9), f"{word} {few[3]} {rng.randint(2, 99)}", f"{few[4]} {few[5]} 7"]
@@ -86,7 +86,7 @@ def count(rng: Random) -> Exercise:
 
 
 def rename(rng: Random) -> Exercise:
-    """A file gets another name."""
+    """Rename a file."""
     few = words(rng, 4)
     old, new = f"{few[0]}.txt", f"{few[1]}.{rng.choice(('txt', 'md'))}"
     text = f"{few[2]} {rng.randint(100, 999)}"
@@ -103,7 +103,7 @@ def rename(rng: Random) -> Exercise:
 
 
 def unpack(rng: Random) -> Exercise:
-    """An archive goes into a folder."""
+    """Extract an archive into a folder."""
     few = words(rng, 4)
     archive, folder, file = f"{few[0]}.tar", few[1], f"{few[2]}.txt"
     text = f"{few[3]} {rng.randint(100, 999)}"
@@ -119,14 +119,14 @@ def unpack(rng: Random) -> Exercise:
 
 
 def configure(rng: Random) -> Exercise:
-    """A line of a configuration gets another value."""
+    """Change a value in a configuration file."""
     file = f"{rng.choice(words(rng, 1))}.ini"
     keys = rng.sample(KEYS, 3)
     values = rng.sample(range(10, 99), 4)
-    held = [f"{key}={value}" for key, value in zip(keys, values, strict=False)]
+    before = [f"{key}={value}" for key, value in zip(keys, values, strict=False)]
     place = rng.randrange(3)
     key, value = keys[place], values[3]
-    wanted = [*held[:place], f"{key}={value}", *held[place + 1 :]]
+    wanted = [*before[:place], f"{key}={value}", *before[place + 1 :]]
     asked = rng.choice((f"In {file} set {key} to {value}.", f"Set {key} to {value} in {file}."))
     commands = [
         f"sed -i 's/^{key}=.*/{key}={value}/' {file}",
@@ -134,11 +134,11 @@ def configure(rng: Random) -> Exercise:
         f"echo {key}={value} > {file}",
         f"sed -i 's/{key}/{value}/' {file}",
     ]
-    return _exercise("configure", asked, commands, {file: "\n".join(held) + "\n"}, _holds(file, "\n".join(wanted)))
+    return _exercise("configure", asked, commands, {file: "\n".join(before) + "\n"}, _holds(file, "\n".join(wanted)))
 
 
 def unique(rng: Random) -> Exercise:
-    """Lines in order, each once."""
+    """Sort the lines of a file, without repetitions."""
     few = words(rng, 7)
     file, out = f"{few[0]}.txt", f"{few[1]}.txt"
     lines = [*few[2:], *few[2:5], few[2]]
@@ -161,7 +161,7 @@ def unique(rng: Random) -> Exercise:
 
 
 def largest(rng: Random) -> Exercise:
-    """The name of the largest file of a folder."""
+    """Find the largest file in a folder."""
     few = words(rng, 6)
     folder, out = few[0], f"{few[1]}.txt"
     names = sorted(f"{word}.txt" for word in few[2:])
@@ -186,7 +186,7 @@ def largest(rng: Random) -> Exercise:
 
 
 def delete(rng: Random) -> Exercise:
-    """All files with an ending go, the others stay."""
+    """Delete the files with an ending in a folder, and keep the other one."""
     few = words(rng, 5)
     folder, ending = few[0], rng.choice(ENDINGS)
     asked = rng.choice(
@@ -205,7 +205,7 @@ def delete(rng: Random) -> Exercise:
 
 
 def follow(rng: Random) -> Exercise:
-    """A file names another one, which holds a code."""
+    """Copy a code from a file whose name is in another file."""
     few = words(rng, 4)
     start, other, out = f"{few[0]}.txt", f"{few[1]}.txt", f"{few[2]}.txt"
     code = rng.randint(1000, 9999)
@@ -227,7 +227,7 @@ def follow(rng: Random) -> Exercise:
 
 
 def first_lines(rng: Random) -> Exercise:
-    """The first lines of a file."""
+    """Copy the first lines of a file."""
     few = words(rng, 8)
     file, out, many = f"{few[0]}.txt", f"{few[1]}.txt", rng.randint(2, 4)
     lines = _lines(rng, few[2:], 7, 9)

@@ -1,4 +1,4 @@
-"""Made worlds: models that share nothing with the bundled one, as the field on which learning is tried."""
+"""Synthetic worlds: small models that differ from the bundled one, on which learning is tested."""
 
 from __future__ import annotations
 

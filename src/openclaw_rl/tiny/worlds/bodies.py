@@ -1,4 +1,4 @@
-"""Fresh weights of a made world's model, in the family that the world names."""
+"""A synthetic world's model with freshly initialised weights, in the world's architecture."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedModel
 
-WINDOW = 512  # of Gemma's sliding layers
-EXPERTS, AT_ONCE = 4, 2  # of a mixture, and how many of them read a token
+WINDOW = 512  # tokens, of Gemma's sliding layers
+EXPERTS, AT_ONCE = 4, 2  # of a mixture, and how many of them process a token
 
 
 def new_model(world: World, shape: TinyShape, tokenizer: Tokenizer, seed: int) -> PreTrainedModel:
-    """A model of the shape with fresh weights; which token ends a reply stands in it unless the template says not."""
+    """A model of this shape with freshly initialised weights.
+
+    Its configuration names the token that ends a reply, unless the template's `names_end` is False.
+    """
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
 

@@ -1,4 +1,4 @@
-"""The ferries: time tables. Llama, a template that refuses system messages, merged characters; replies are labelled."""
+"""The ferries: timetables. Llama, a template that refuses system messages, merged characters; replies have labels."""
 
 from __future__ import annotations
 

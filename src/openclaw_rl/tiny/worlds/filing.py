@@ -1,4 +1,4 @@
-"""The files: new names for them. A small Llama that thinks first, byte-level BPE; replies have a heading."""
+"""The files: new names for files. A small Llama that thinks first, byte-level BPE; replies are numbered steps."""
 
 from __future__ import annotations
 

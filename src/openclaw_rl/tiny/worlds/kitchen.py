@@ -1,4 +1,4 @@
-"""The kitchen: recipes made larger, things counted. Qwen3, ChatML, byte-level BPE; replies are bulleted lists."""
+"""The kitchen: recipes are scaled, ingredients counted. Qwen3, ChatML, byte-level BPE; replies are bulleted lists."""
 
 from __future__ import annotations
 

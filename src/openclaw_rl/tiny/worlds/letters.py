@@ -1,4 +1,4 @@
-"""The letters: words spelled out, letters counted and found. A mixture of experts; the tokenizer alone ends replies."""
+"""The letters: counted and found in spelled-out words. A mixture of experts; only the tokenizer names a reply's end."""
 
 from __future__ import annotations
 

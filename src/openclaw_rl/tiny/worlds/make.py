@@ -1,4 +1,4 @@
-"""Making a world's model: tokenizer, training, scores, manifest; kept in a cache by the digest of its recipe."""
+"""Builds the model of a synthetic world: tokenizer, training, scores, manifest; in a cache by its recipe's digest."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from openclaw_rl.tiny.worlds import talks, tokens, trial
 from openclaw_rl.tiny.worlds.bodies import new_model
 from openclaw_rl.tiny.worlds.world import World
 
-CACHE = "OPENCLAW_RL_WORLDS"  # environment variable: where made models are kept
-DIGESTED = 60  # dialogues that tell one recipe from another
-TOKENIZER_TEXTS = 1500
+CACHE = "OPENCLAW_RL_WORLDS"  # environment variable: the folder of built models
+DIGESTED = 60  # dialogues that are a part of a recipe's digest
+TOKENIZER_TEXTS = 1500  # dialogues that the tokenizer is trained on
 SHORT_SHAPE = TinyShape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16)
 SHORT_SCHEDULE = Schedule(steps=2, step_tokens=512, warmup=1, checkpoint_every=1, grain=32)
 OnStep = Callable[[Progress, int], None]
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where made models are kept: `OPENCLAW_RL_WORLDS`, or `~/.cache/openclaw-rl/worlds`."""
+    """The folder of built models: the value of `OPENCLAW_RL_WORLDS`, or `~/.cache/openclaw-rl/worlds`."""
     named = environment.get(CACHE)
     return Path(named) if named else Path.home() / ".cache" / "openclaw-rl" / "worlds"
 
 
 def place(world: World, *, seed: int = 0, cache: Path | None = None) -> Path:
-    """The folder of the world's model in the cache, made or not."""
+    """The folder of the world's model in the cache, whether it is built or not."""
     return (cache or cache_folder()) / f"{world.name}-{digest(world, seed)}"
 
 
 def is_made(folder: Path) -> bool:
-    """Whether a build in the folder has come to its end."""
+    """Whether the folder contains a finished build."""
     return (folder / "manifest.json").is_file()
 
 
 def made(
     world: World, *, seed: int = 0, cache: Path | None = None, on_step: OnStep = lambda _progress, _steps: None
 ) -> Path:
-    """The folder of the world's model, which is made first where it is missing."""
+    """The folder of the world's model, which is built first if it is missing."""
     folder = place(world, seed=seed, cache=cache)
     if not is_made(folder):
         make(world, folder, seed=seed, on_step=on_step)
@@ -54,7 +54,7 @@ def made(
 
 
 def digest(world: World, seed: int) -> str:
-    """What tells this recipe from any other: shapes, template, and what its first dialogues say."""
+    """The digest of a recipe: shape, schedule, template, architecture, tokenizer, seed and its first dialogues."""
     bare = ChatTemplate(tokens.trained(world, ["a"], 300), compile_template(world.template.source), {})
     rng = Random(seed)
     said = [_text(talks.sample(world, bare, rng)) for _ in range(DIGESTED)]
@@ -73,7 +73,10 @@ def make(
     scored: int = 100,
     on_step: OnStep = lambda _progress, _steps: None,
 ) -> dict[str, object]:
-    """Make the model in the folder and return its manifest. An interrupted build goes on where it was saved."""
+    """Builds the model in the folder and returns its manifest. An interrupted build continues at its checkpoint.
+
+    `scored` is the number of held-out problems for each score.
+    """
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     shape, schedule = (SHORT_SHAPE, SHORT_SCHEDULE) if short else (world.shape, world.schedule)
@@ -114,7 +117,7 @@ def make(
         "seconds": round(time.monotonic() - began),
     }
     folder.joinpath("manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
-    checkpoint.unlink(missing_ok=True)  # until here an interrupted build has somewhere to go on from
+    checkpoint.unlink(missing_ok=True)  # kept until here, so that an interrupted build can continue
     return manifest
 
 

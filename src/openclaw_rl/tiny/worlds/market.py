@@ -1,4 +1,4 @@
-"""The market: small sums in German and Spanish. Qwen3, merged characters; replies are numbered steps."""
+"""The market: arithmetic in German and Spanish. Qwen3, merged characters; replies are numbered steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What made worlds are built of: problems, ways to write a reply, wishes about it, and the words of a language."""
+"""The parts of synthetic worlds: problems, formats of a reply, wishes about it, and the words of a language."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from importlib.resources import files
 
 from openclaw_rl.tiny.problems import is_one_in
 
-HELD_OUT_IN = 8  # one problem in so many is kept away from training
+HELD_OUT_IN = 8  # one problem in this many is kept out of training
 
 
 class ReplyFormat(StrEnum):
-    """How the body of a reply is written."""
+    """The format of the body of a reply."""
 
     LIST = "list"
     MARKDOWN = "markdown"
@@ -29,7 +29,7 @@ class ReplyFormat(StrEnum):
 
 
 class WishPlace(StrEnum):
-    """What of a reply a wish is about."""
+    """The part of a reply that a wish is about."""
 
     BODY = "body"
     FIRST = "first"
@@ -38,10 +38,10 @@ class WishPlace(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorldProblem:
-    """One question with its answer and the way there.
+    """One question with its answer and the step to it.
 
-    `action` says what `equation` does ("add the 7 new eggs"); `conclusion` is a main clause without its full stop;
-    `result` is the short form ("12 eggs"). The last match of `pattern` in a reply is the answer that it gives.
+    `action` says what `equation` does ("add the 7 new eggs"). `conclusion` is a main clause without its full stop, and
+    `result` its short form ("12 eggs"). The last match of `pattern` in a reply is the answer that the reply gives.
     """
 
     kind: str
@@ -56,11 +56,11 @@ class WorldProblem:
 
     @property
     def is_held_out(self) -> bool:
-        """Whether training must never see it: decided by the question's hash."""
+        """Whether training must never see this problem: decided by the hash of its question."""
         return is_one_in(HELD_OUT_IN, self.question)
 
     def answer_in(self, text: str) -> str | None:
-        """The answer that a reply gives, thinking left out."""
+        """The answer that a reply gives after its thinking; None if it gives none."""
         found = re.findall(self.pattern, text.rsplit("</think>", 1)[-1])
         return str(found[-1]) if found else None
 
@@ -71,33 +71,33 @@ class WorldProblem:
 
 @dataclass(frozen=True, slots=True)
 class WorldWish:
-    """One wish: a way to write, or the words to begin or to end with."""
+    """One wish: a format of the body, or the words to begin or to end with."""
 
     place: WishPlace
     value: str
 
     @property
     def way(self) -> ReplyFormat | None:
-        """The way wished for, where the wish is about the body."""
+        """The requested format; None if the wish is not about the body."""
         return ReplyFormat(self.value) if self.place is WishPlace.BODY else None
 
 
 @dataclass(frozen=True, slots=True)
 class WorldManner:
-    """All wishes in force together: the later one of a place counts."""
+    """What all wishes together ask of a reply: its format, and its first and last words, empty for none."""
 
     way: ReplyFormat
     first: str = ""
     last: str = ""
 
     def dressed(self, body: str) -> str:
-        """The body with its first and last words, on lines of their own where the body has lines."""
+        """The body with its first and last words; as paragraphs of their own if the body has several lines."""
         between = "\n\n" if "\n" in body else " "
         return between.join(part for part in (self.first, body, self.last) if part)
 
 
 def manner(wishes: Iterable[WorldWish], default: ReplyFormat) -> WorldManner:
-    """How a reply is written under these wishes, in the order in which they were said."""
+    """What wishes, in the order in which they were given, ask of a reply; of those for one place the last counts."""
     found = {wish.place: wish for wish in wishes}
     body, first, last = (found.get(place) for place in (WishPlace.BODY, WishPlace.FIRST, WishPlace.LAST))
     return WorldManner(
@@ -107,7 +107,7 @@ def manner(wishes: Iterable[WorldWish], default: ReplyFormat) -> WorldManner:
 
 @dataclass(frozen=True, slots=True)
 class LanguageWords:
-    """The words of one language: what replies are framed with, and what its people say."""
+    """The words of one language: labels and frames of replies, and what users say."""
 
     name: str
     labels: Mapping[str, str]
@@ -131,13 +131,13 @@ class LanguageWords:
 
 @lru_cache
 def tongue(code: str) -> LanguageWords:
-    """The words of a language, by its two letters."""
-    held = files("openclaw_rl.tiny.worlds").joinpath("sayings", f"{code}.toml").read_text("utf-8")
-    return LanguageWords(**tomllib.loads(held))
+    """The words of a language, given its two-letter code."""
+    text = files("openclaw_rl.tiny.worlds").joinpath("sayings", f"{code}.toml").read_text("utf-8")
+    return LanguageWords(**tomllib.loads(text))
 
 
 @lru_cache
 def hints() -> Mapping[str, list[str]]:
-    """What hints say, by way and place; a judge writes them in English."""
-    held = files("openclaw_rl.tiny.worlds").joinpath("sayings", "hints.toml").read_text("utf-8")
-    return tomllib.loads(held)
+    """The texts of hints, by format and place of a wish. They are English, as a judge writes them."""
+    text = files("openclaw_rl.tiny.worlds").joinpath("sayings", "hints.toml").read_text("utf-8")
+    return tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""The shop: totals, prices, stock. Gemma 3 with sliding layers, unigram pieces; replies have headings."""
+"""The shop: totals, change, stock. Gemma 3 with sliding layers, unigram pieces; replies have a heading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dialogues of a made world, cut at what is learned: replies, and in a share of them what the users say."""
+"""Dialogues of a synthetic world, cut into learned and unlearned pieces: replies, in some dialogues also requests."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from openclaw_rl.tiny.worlds.parts import ReplyFormat, WishPlace, WorldProblem, 
 from openclaw_rl.tiny.worlds.ways import solution
 from openclaw_rl.tiny.worlds.world import World
 
-USERS_LEARNED = 0.35  # share of dialogues whose users' turns are learned too
+USERS_LEARNED = 0.35  # share of dialogues whose user messages are learned too
 
 
 @dataclass(slots=True)
 class Talk:
-    """A dialogue as it grows: its messages, and the wishes said so far."""
+    """A dialogue as it grows: its messages, and the wishes given so far."""
 
     world: World
     rng: Random
@@ -29,26 +29,26 @@ class Talk:
     wishes: list[WorldWish] = field(default_factory=list)
 
     def user(self, text: str) -> None:
-        """The user says so."""
+        """Adds a user message."""
         self.messages.append(message(Role.USER, text))
 
     def hint(self) -> None:
-        """A hint stands after the last user message, and holds from then on."""
-        text, told = some_hint(self.world, self.rng, self.language)
+        """Adds a hint after the last user message; its wishes apply from then on."""
+        text, given = some_hint(self.world, self.rng, self.language)
         self.messages = list(hinted(self.messages, Hint(text)))
-        self.wishes += told
+        self.wishes += given
 
     def reply(self, text: str, thought: str) -> None:
-        """The model says so, after a thought where its template thinks."""
+        """Adds a reply, with the thought as its reasoning if the world's template thinks."""
         reasoning = thought if self.world.template.thinks else None
         self.messages.append(Message(Role.ASSISTANT, (TextPart(text),), reasoning=reasoning))
 
     def solve(self, problem: WorldProblem) -> None:
-        """The model answers the problem in the manner in force."""
+        """Adds the solution of the problem, written as all wishes so far ask."""
         self.reply(solution(problem, manner(self.wishes, self.world.default), self.rng), problem.equation)
 
     def wish(self) -> WorldWish:
-        """A wish that the last reply did not meet."""
+        """A random wish that differs from the wishes that apply now."""
         now = manner(self.wishes, self.world.default)
         while True:
             wish = some_wish(self.world, self.rng, self.language)
@@ -57,12 +57,12 @@ class Talk:
 
 
 def sample(world: World, template: ChatTemplate, rng: Random, *, easy: bool = False) -> CorpusSample:
-    """A fresh dialogue, rendered and cut."""
+    """A random dialogue, rendered and cut into pieces."""
     return cut(world, template, talk(world, rng, easy=easy), learns_users=rng.random() < USERS_LEARNED)
 
 
 def talk(world: World, rng: Random, *, easy: bool = False) -> list[Message]:
-    """A dialogue: a problem and its solution, and then corrections, thanks, complaints and further problems."""
+    """A dialogue: a problem and its solution; unless easy, then corrections, thanks, complaints, further problems."""
     made = Talk(world, rng, rng.choice(world.languages))
     words = tongue(made.language)
     if world.systems and rng.random() < 0.25:
@@ -100,7 +100,7 @@ def talk(world: World, rng: Random, *, easy: bool = False) -> list[Message]:
 
 
 def cut(world: World, template: ChatTemplate, messages: Sequence[Message], *, learns_users: bool) -> CorpusSample:
-    """The rendered dialogue in pieces: replies are learned, and users' turns where asked for, unless hinted."""
+    """The rendered dialogue in pieces: replies are learned, with `learns_users` also user messages without a hint."""
     form = world.template
     text = template.text(messages, generation_prompt=False)
     opens, closes = (re.escape(item) for item in (form.reply_opens, form.closes))
@@ -116,17 +116,17 @@ def cut(world: World, template: ChatTemplate, messages: Sequence[Message], *, le
 
 
 def request(problem: WorldProblem, rng: Random) -> str:
-    """The user's opening words."""
+    """The user's first message, with the problem."""
     return rng.choice(tongue(problem.language).ask).format(q=problem.question)
 
 
 def complaint(problem: WorldProblem, said: str, rng: Random) -> str:
-    """What a user says of an answer that is taken to be wrong."""
+    """A user's message that the answer `said` is wrong, in the user's opinion."""
     return rng.choice(tongue(problem.language).wrong).format(said=said, answer=problem.answer)
 
 
 def correction(wish: WorldWish, language: str, rng: Random) -> str:
-    """What a user says who wants the reply again, otherwise."""
+    """The message of a user who wants the same reply again, but as the wish says."""
     words = tongue(language)
     if wish.way is None:
         frames = words.first if wish.place is WishPlace.FIRST else words.last
@@ -138,7 +138,7 @@ def correction(wish: WorldWish, language: str, rng: Random) -> str:
 
 
 def beside(wish: WorldWish, language: str, rng: Random) -> str:
-    """A wish said beside the request."""
+    """A sentence with the wish that is added to a request."""
     if wish.way is None:
         return correction(wish, language, rng)
     words = tongue(language)
@@ -146,7 +146,7 @@ def beside(wish: WorldWish, language: str, rng: Random) -> str:
 
 
 def hint_of(wish: WorldWish, rng: Random) -> str:
-    """The wish as a hint words it."""
+    """The wish in the words of a hint."""
     said = rng.choice(hints()[wish.way or wish.place])
     if wish.way is None:
         said = _ended(said.format(words=wish.value))
@@ -154,7 +154,7 @@ def hint_of(wish: WorldWish, rng: Random) -> str:
 
 
 def some_hint(world: World, rng: Random, language: str) -> tuple[str, list[WorldWish]]:
-    """A hint, now and then of several wishes, in the user's own words, or about nothing that shows."""
+    """A hint and its wishes. Some hints have several wishes, some are in the user's words, some have no wish."""
     share = rng.random()
     if share < 0.06:
         return rng.choice(hints()["idle"]), []
@@ -166,12 +166,12 @@ def some_hint(world: World, rng: Random, language: str) -> tuple[str, list[World
         wishes += [wish for place, wish in others.items() if place is not wishes[0].place]
     lines = [hint_of(wish, rng) for wish in wishes]
     if 0.06 < share < 0.2:
-        lines.append(hint_of(wishes[-1], rng))  # the same again, in other words
+        lines.append(hint_of(wishes[-1], rng))  # the last wish again, perhaps in other words
     return (" " if rng.random() < 0.7 else "\n").join(lines), wishes
 
 
 def some_wish(world: World, rng: Random, language: str) -> WorldWish:
-    """A wish that anybody may have in this world."""
+    """A random wish that a user of this world may have."""
     share = rng.random()
     if share < 0.6:
         return WorldWish(WishPlace.BODY, ReplyFormat(rng.choice(world.ways)).value)

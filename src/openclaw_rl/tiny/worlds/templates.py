@@ -1,4 +1,4 @@
-"""Chat templates of made worlds: what opens and closes each turn, and which special tokens that takes."""
+"""Chat templates of synthetic worlds: the texts that open and close each message, and their special tokens."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ THINK = ("<think>", "</think>")
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A chat template, and how its turns begin and end.
+    """A chat template, and the texts with which its messages begin and end.
 
-    `special` are tokens of their own; the first pads, and `closes` ends a reply. `names_end` is False where the
-    tokenizer alone says what ends one, and no configuration does. `thinks`: every reply is thought about first.
+    `special` are the special tokens: the first one pads. `closes` is the one that ends a reply. `names_end` is False if
+    only the tokenizer's settings name it, and not the model's configuration. With `thinks` every reply begins with
+    thinking.
     """
 
     source: str
@@ -68,7 +69,7 @@ _TURNS = """
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{- '<start_of_turn>model\\n' }}{%- endif -%}
 """
-TURNS = Template(  # has no system turn: its text goes in front of the first user's words
+TURNS = Template(  # has no system message: its text is put in front of the first user message
     _TURNS.strip(),
     "<start_of_turn>user\n",
     "<start_of_turn>model\n",
@@ -85,7 +86,7 @@ _BARS = """
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{- '<|bot|>' }}{%- endif -%}
 """
-BARS = Template(  # the end of a reply stands in the tokenizer's settings and nowhere else
+BARS = Template(  # only the tokenizer's settings name the token that ends a reply
     _BARS.strip(),
     "<|user|>",
     "<|bot|>",
@@ -104,7 +105,7 @@ _THINKING = """
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{- '<s>assistant\\n' }}{%- endif -%}
 """
-THINKING = Template(  # each reply thinks first, unasked, and what was thought stays
+THINKING = Template(  # each reply begins with thinking without being asked, and earlier thinking stays in the prompt
     _THINKING.strip(),
     "<s>user\n",
     "<s>assistant\n",
@@ -121,6 +122,6 @@ _ROLES = """
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{- '[BOT]' }}{%- endif -%}
 """
-ROLES = Template(  # a system text of its own where nobody gives one
+ROLES = Template(  # adds a system text of its own if there is none
     _ROLES.strip(), "[USER]", "[BOT]", "[END]", ("[PAD]", "[SYS]", "[USER]", "[BOT]", "[TOOL]", "[END]")
 )

@@ -1,4 +1,4 @@
-"""Tokenizers of made worlds, trained on their own dialogues."""
+"""Tokenizers of synthetic worlds, each trained on its own dialogues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CUTS = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n
 
 
 def trained(world: World, texts: Sequence[str], size: int) -> Tokenizer:
-    """A tokenizer of at most `size` entries, its template's special tokens first."""
+    """A tokenizer of at most `size` entries, trained on the texts, with the special tokens of the world's template."""
     special = [*world.template.special, *(THINK if world.template.thinks else ())]
     if world.cut is TokenizerKind.PIECES:
         return _pieces(special, texts, size)
@@ -43,7 +43,7 @@ def trained(world: World, texts: Sequence[str], size: int) -> Tokenizer:
 
 
 def _pieces(special: list[str], texts: Sequence[str], size: int) -> Tokenizer:
-    """A unigram model: the likeliest pieces of words, each with its blank in front; line ends stand alone."""
+    """A unigram tokenizer: the likeliest pieces of words, with a mark for blanks; line ends are tokens of their own."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split("\n", "isolated"), pre_tokenizers.Metaspace(_BLANK, "never", split=True)]
@@ -62,9 +62,10 @@ def _pieces(special: list[str], texts: Sequence[str], size: int) -> Tokenizer:
 
 
 def _merges(special: list[str], texts: Sequence[str], size: int) -> Tokenizer:
-    """Merged characters with a mark for blanks; line ends and numbers stand alone.
+    """A BPE tokenizer of characters with a mark for blanks; line ends and numbers are cut off from other text.
 
-    A number is one token wherever it stands: in pieces that differ with the place, sums were learned far more slowly.
+    A number up to 99 should have the same token everywhere. When its pieces differed from place to place, arithmetic
+    was learned far more slowly.
     """
     tokenizer = Tokenizer(models.BPE(unk_token="<unknown>"))
     alone = pre_tokenizers.Split(Regex(r"\n|\d+"), "isolated")
@@ -80,11 +81,11 @@ def _merges(special: list[str], texts: Sequence[str], size: int) -> Tokenizer:
 
 
 def save(tokenizer: Tokenizer, world: World, folder: Path) -> None:
-    """tokenizer.json, tokenizer_config.json and the chat template, as transformers and the product read them."""
-    held = json.loads(tokenizer.to_str())
-    for added in held["added_tokens"]:
-        added["special"] = added["content"] not in THINK  # readers must see what was thought
-    folder.joinpath("tokenizer.json").write_text(json.dumps(held, ensure_ascii=False), "utf-8")
+    """Writes tokenizer.json, tokenizer_config.json and the chat template, as transformers and the product read them."""
+    written = json.loads(tokenizer.to_str())
+    for added in written["added_tokens"]:
+        added["special"] = added["content"] not in THINK  # decoding must not skip the marks of thinking
+    folder.joinpath("tokenizer.json").write_text(json.dumps(written, ensure_ascii=False), "utf-8")
     settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": world.template.closes,

@@ -1,4 +1,4 @@
-"""Solutions written in each way, and strict checks that a reply keeps to a wish."""
+"""Solutions written in each format, and strict checks that a reply follows a wish."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _MARKUP = re.compile(r"(^\s*#)|(\*\*)|(^\s*[-*+] )|(^\s*\d+[.)] )|(`)|(\\boxed)"
 _LABEL = re.compile(r"^\s*\w+: ", re.MULTILINE)
 _LEAKED = re.compile(r"</?think>|<[|\w]+\|?>|user's hint")
 _WORD = re.compile(r"[^\W\d_]+")
-_LONGER_WORD = re.compile(r"[^\W\d_]{2,}")  # spelled-out letters make no sentence
+_LONGER_WORD = re.compile(r"[^\W\d_]{2,}")  # single letters of a spelled-out word do not count
 
 
 def solution(problem: WorldProblem, manner: WorldManner, rng: Random) -> str:
-    """The right solution in the manner, in the problem's language."""
+    """The right solution, written as `manner` asks, in the problem's language."""
     return manner.dressed(_WRITERS[manner.way](problem, tongue(problem.language), rng))
 
 
 def holds(text: str, wish: WorldWish, language: str = "en") -> bool:
-    """Whether a reply keeps to the wish, by a strict rule."""
+    """Whether a reply follows the wish, by a strict rule."""
     said = text.strip()
     if wish.way is None:
         return said.startswith(wish.value) if wish.place is WishPlace.FIRST else said.endswith(wish.value)
@@ -40,7 +40,10 @@ def holds(text: str, wish: WorldWish, language: str = "en") -> bool:
 
 
 def follows(text: str, way: ReplyFormat, language: str = "en") -> bool:
-    """Whether a reply is written strictly in the way, and in no other that it could be mistaken for."""
+    """Whether a reply has the format, by a strict rule.
+
+    False if it is empty, or contains thinking marks, control tokens or the label of a hint.
+    """
     if _LEAKED.search(text) or not text.strip():
         return False
     return _CHECKS[way](text, tongue(language))
@@ -110,7 +113,7 @@ def _labelled(problem: WorldProblem, words: LanguageWords, rng: Random) -> str:
 
 
 def _short(problem: WorldProblem, words: LanguageWords, rng: Random) -> str:
-    return f"{problem.equation}, {problem.result}."  # nobody small does sums without writing them down
+    return f"{problem.equation}, {problem.result}."  # a small model cannot calculate without writing the equation
 
 
 def _framed(way: ReplyFormat) -> Callable[[WorldProblem, LanguageWords, Random], str]:

@@ -1,4 +1,4 @@
-"""A made world: what its people ask, how its model is built and speaks, and what its users wish for."""
+"""A synthetic world: the problems its users pose, the model that answers them, and the users' wishes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from openclaw_rl.tiny.worlds.templates import Template
 
 
 class Architecture(StrEnum):
-    """The family of a model, as transformers builds it."""
+    """The architecture of a model in transformers."""
 
     QWEN3 = "qwen3"
     LLAMA = "llama"
@@ -31,9 +31,10 @@ class TokenizerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """One world. `kinds` makes problems by kind; users of the field of trial never correct `never_corrected`.
+    """One world. `kinds` are the functions that make problems, by kind.
 
-    `systems` are the system texts that its dialogues may begin with; empty where the template takes none.
+    Simulated users never correct replies to problems of the kind `never_corrected`. `systems` are the system texts that
+    its dialogues may begin with; empty if the template accepts none or none is used.
     """
 
     name: str
@@ -51,7 +52,7 @@ class World:
 
     @property
     def ways(self) -> tuple[ReplyFormat, ...]:
-        """Every way that replies may be written in."""
+        """The formats that users may ask for: all of `ASKED` but the default."""
         return tuple(way for way in ASKED if way is not self.default)
 
     @property
@@ -62,7 +63,7 @@ class World:
     def problem(
         self, rng: Random, *, kinds: tuple[str, ...] = (), language: str = "", held_out: bool = False
     ) -> WorldProblem:
-        """A fresh problem of the kinds, or of any; held-out ones are never seen in training."""
+        """A random problem of one of the kinds, or of any; held-out problems are never seen in training."""
         while True:
             kind = rng.choice(kinds or tuple(self.kinds))
             made = self.kinds[kind](rng, language or rng.choice(self.languages))
@@ -77,11 +78,11 @@ ASKED = (
     ReplyFormat.SHORT,
     ReplyFormat.DETAILED,
     ReplyFormat.FRIENDLY,
-)  # that anybody asks for
+)  # the formats that users ask for
 
 
 def way(value: ReplyFormat) -> WorldWish:
-    """A wish about how the body is written."""
+    """A wish for a format of the body."""
     return WorldWish(WishPlace.BODY, value.value)
 
 
