@@ -67,7 +67,7 @@ class Config:
     judge: JudgeSettings = field(default_factory=JudgeSettings)
     """How pairs become verdicts."""
     teach: TeachSettings = field(default_factory=TeachSettings)
-    """What a verdict teaches, and which hints stand in prompts meanwhile."""
+    """What a verdict teaches, and which of a user's hints are in prompts."""
     episodes: EpisodeSettings = field(default_factory=EpisodeSettings)
     """How an environment's episodes become samples."""
     train: TrainSettings = field(default_factory=TrainSettings)

@@ -43,7 +43,7 @@ class BridgeStatus:
 
 @dataclass(slots=True)
 class BridgeStage:
-    """Tests hints again when a user has new turns sampled with hints, or the weights have changed."""
+    """Tests a user's hints again when the user has new verdicts, or when the hints or the weights have changed."""
 
     store: Store
     hints: HintsInUse
@@ -84,7 +84,7 @@ class BridgeStage:
                 await asyncio.sleep(POLL_S)
 
     async def once(self) -> bool:
-        """Tests the hints of every user with hints in use whose turns, hints or weights have changed.
+        """Tests the hints of every user with hints in use whose verdicts, hints or weights have changed.
 
         True if any were tested: then there may be more to do. At most one hint of a user is retired in one pass: if two
         say the same, each has no effect while the other is in the prompt.
@@ -143,7 +143,7 @@ class BridgeStage:
         return self._known[1]
 
     async def _judged(self, user: str) -> list[tuple[Turn, int]]:
-        """The user's latest turns sampled with hints, newest first, with the score of each."""
+        """The user's latest turns that were sampled with hints and scored, newest first, with the score of each."""
         rows = await self.store.hints.latest_rows(user, limit=LOOK_BACK * self.settings.probes)
         found = [(row.turn, row.verdict.score) for row in rows if row.verdict is not None and row.turn.carried]
         return [(turn, score) for turn, score in found if score is not None and turn.completion.tokens]
@@ -251,6 +251,6 @@ def telling(hint: KeptHint, turns: Sequence[Turn]) -> list[Turn]:
 
 
 def _stands_in(hint: KeptHint, turn: Turn) -> bool:
-    """Whether a turn was served with the hint in its current words, after its last change."""
+    """Whether a turn was served with the hint in its current words, after it was last asked for or edited."""
     same = (hint.id, hint.text)
     return turn.at_s >= hint.changed_s and any((item.id, item.text) == same for item in turn.carried)

@@ -28,7 +28,7 @@ from openclaw_rl.teach.asking import reply_logp, sampled_reply
 log = logging.getLogger(__name__)
 FIRST = 2  # tokens of a reply that are not compared: a reply to a complaint begins differently ("Sure, ...")
 CONTRADICTS_NATS = 3.0  # by which a token must become less likely when the reply without the hint is in the prompt
-OPENS_NATS = 3.0  # a token, at most, with the hint alone, of how a second reply begins: else it is not learned from
+OPENS_NATS = 3.0  # a token: a second reply whose beginning is less likely than this with the hint alone is left out
 SECONDS = 4  # replies sampled with the corrected reply in the prompt, if others contradict it
 HINTS_COUNTED = 32  # the hints that were checked last
 LEAST_CHECKED = 6  # replies with a hint, before anything is concluded from them
@@ -100,7 +100,7 @@ class ContentCheck:
     async def consistent(
         self, turn: Turn, hint: HintPrompt, shown: Sequence[SampledReply]
     ) -> tuple[HintPrompt, tuple[SampledReply, ...]]:
-        """The hint of a corrected turn, and replies given it that do not contradict the corrected reply.
+        """The hint of a corrected turn, and replies with it that do not contradict the corrected reply.
 
         Both are as given if no reply contradicts, if the corrected reply calls tools, or if the template refuses.
         Otherwise contradicting replies are left out, and up to `SECONDS` replies are added that are sampled with the
@@ -136,9 +136,10 @@ class ContentCheck:
         return max(lost[FIRST:], default=0.0) >= CONTRADICTS_NATS
 
     async def second(self, hinted: Prompt, anchored: Prompt, seed: int) -> SampledReply | None:
-        """A reply to the anchored prompt that begins as one to the hinted prompt may.
+        """A reply to the anchored prompt whose beginning is likely enough after the hinted prompt, too.
 
-        None if it does not end, or if its first `FIRST` + 1 tokens are too unlikely there. Raises EngineError.
+        None if it does not end, or if its first `FIRST` + 1 tokens are too unlikely there (`OPENS_NATS`). Raises
+        EngineError.
         """
         said = await self.drawn(anchored, seed)
         if said is None:

@@ -106,7 +106,7 @@ class Demonstrator:
     async def _elsewhere(self, turn: Turn, known: Sequence[PlacedHint], sample: Sample) -> Sample:
         """The sample with demonstrations on other requests, and without those that contradict the corrected reply.
 
-        As given if there are no other requests, or if the hint would not mean the same on another one.
+        As given without `others`, or if the hint would not mean the same in another task. Raises EngineError.
         """
         (hint,) = sample.hints
         if self.others is None or not is_general(hint.text, " ".join(item.text for item in turn.messages)):

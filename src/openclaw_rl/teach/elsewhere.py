@@ -2,8 +2,8 @@
 
 The requests are the user's own earlier ones, then some that the base model generates in the place of a user's message
 after the same system text, then a few that ship with the product. Requests in the middle of conversations are added:
-the answer to the corrected reply, and later requests of the user. If these are too few, conversations that began with
-the hint continue with thanks, and with a second request.
+the answer to the corrected reply, and the user's own from later in a conversation. If these are too few, conversations
+that began with the hint continue with thanks, and with a second request.
 """
 
 from __future__ import annotations
@@ -138,9 +138,9 @@ class OtherRequests:
     async def _later(self, turn: Turn, opened: Sequence[tuple[Request, OtherRequestReply]]) -> list[Request]:
         """Requests in the middle of a conversation: a wish learned only on first requests may change in later ones.
 
-        The first is the user's answer to the corrected reply, if it is known. The next are the user's own later
-        requests, newest first. If these are too few, conversations that `opened` with the hint continue with thanks,
-        and with the request of the first of them.
+        The first is the user's answer to the corrected reply, if it is known. The next are the user's own from later in
+        a conversation, newest first. If these are too few, conversations that `opened` with the hint continue with
+        thanks, and with the request of the first of them.
         """
         found = []
         if answer := await self.answered(turn):
@@ -273,8 +273,8 @@ def _is_opening(other: Turn, turn: Turn) -> bool:
 def _is_near(other: Turn, turn: Turn) -> bool:
     """Whether a turn answers a user's message, and is cheap to read after the corrected one.
 
-    It is cheap if its prompt shares all but `MORE_TOKENS` ids with the corrected one, so that these need not be
-    computed again. A prompt with images does not count.
+    It is cheap if at most `MORE_TOKENS` ids of its prompt follow the prefix that it shares with the corrected one: the
+    prefix need not be computed again. A prompt with images does not count.
     """
     last = other.messages[-1] if other.messages else None
     if last is None or last.role is not Role.USER or other.prompt.images:

@@ -15,7 +15,7 @@ from openclaw_rl.teach.placing import placed
 from openclaw_rl.teach.settings import TeachSettings
 
 USERS_HELD = 1000
-UNHEEDED = "the model says the same with it as without"  # the reason for which a hint was retired
+UNHEEDED = "the model says the same with it as without"  # why `give_up` retired a hint
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class HintsInUse:
         return placed(messages, await self.of_user(placement.user), placement.parent)
 
     async def of_user(self, user: str) -> tuple[KeptHint, ...]:
-        """The user's hints that are in prompts, oldest first: those changed last, as many as there is room for."""
+        """The user's hints that are in prompts, oldest first: those asked for or edited last, as many as fit."""
         changes = self.store.hints.changes
         held = self._held.get(user)
         if held is None or held[0] != changes:
@@ -86,9 +86,9 @@ class HintsInUse:
         return self._fitting([hint for hint in kept if hint.is_in_use], most)
 
     def _fitting(self, kept: Sequence[KeptHint], most: int) -> tuple[KeptHint, ...]:
-        """At most `most` hints, with at most `max_tokens` tokens together: those changed last, in the order of `kept`.
+        """At most `most` hints, with at most `max_tokens` tokens together, in the order of `kept`.
 
-        A hint that is too long for the remaining room is skipped.
+        Those asked for or edited last are chosen. A hint that is too long for the remaining room is skipped.
         """
         room = self.settings.max_tokens
         chosen: set[str] = set()

@@ -1,9 +1,9 @@
 """Finds corrections without effect and users who contradict themselves.
 
-What was learned from corrections without effect is rolled back. From a user who contradicts themselves nothing is
-learned for a while. A user who asks for one new thing after another does teach, however often they correct. Corrections
-have no effect if the user asks for the same again and again. A user who asks for one thing, then for another, then for
-the first again, contradicts themselves.
+What was learned from either is rolled back, unless others taught the same version meanwhile. From a user who
+contradicts themselves, nothing is learned for a while after that. A user who asks for one new thing after another does
+teach, however often they correct. Corrections have no effect if the user asks for the same again and again. A user who
+asks for one thing, then for another, then for the first again, contradicts themselves.
 """
 
 from __future__ import annotations

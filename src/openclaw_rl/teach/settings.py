@@ -1,4 +1,4 @@
-"""The settings of teaching: what a judged turn teaches, and which of a user's hints are in prompts meanwhile."""
+"""The settings of teaching: what a judged turn teaches, and which of a user's hints are in prompts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class EpisodeSettings:
     def __post_init__(self) -> None:
         if self.group_wait_s < 0 or self.idle_s <= 0:
             raise ValueError(
-                f"group_wait_s is {self.group_wait_s} and idle_s is {self.idle_s}: use at least 0, and more than 0"
+                f"group_wait_s is {self.group_wait_s} and idle_s is {self.idle_s}: group_wait_s must be at least 0, "
+                "and idle_s more than 0"
             )
         if self.overlong_tokens and not 0 < self.overlong_cache <= self.overlong_tokens:
             raise ValueError(
@@ -140,4 +141,4 @@ class TeachSettings:
         if min(self.same_words_a_day, self.user_samples_a_day, self.in_vain_turns) < 0:
             raise ValueError("same_words_a_day, user_samples_a_day and in_vain_turns cannot be negative")
         if not 0.0 <= self.baseline_decay < 1.0:
-            raise ValueError(f"baseline_decay is {self.baseline_decay}: use a value from 0 to below 1")
+            raise ValueError(f"baseline_decay is {self.baseline_decay}: use at least 0 and less than 1")

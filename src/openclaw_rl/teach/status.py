@@ -33,7 +33,7 @@ class TeachStatus:
 def teach_findings(facts: StoreFacts, costly: Sequence[tuple[str, int, int]] = ()) -> Iterator[Finding]:
     """Which turns teach nothing and why, users with corrections that have no effect, and hints that cost right answers.
 
-    `costly` are these hints: each with how many replies contradict the one without it, and how many were checked.
+    `costly` are these hints: each with how many replies with it contradict the one without, and how many were checked.
     """
     yield from _dropped(facts)
     yield from _in_vain(facts)
@@ -50,13 +50,13 @@ def teach_findings(facts: StoreFacts, costly: Sequence[tuple[str, int, int]] = (
 
 def _dropped(facts: StoreFacts) -> Iterator[Finding]:
     dropped, main = facts.count("dropped"), facts.count("main")
-    reasons = {name[8:]: many for name, many in facts.counts.items() if name.startswith("dropped.") and many}
+    reasons = {name[8:]: count for name, count in facts.counts.items() if name.startswith("dropped.") and count}
     if not reasons:
         return
     ordered = sorted(reasons.items(), key=lambda item: -item[1])
-    reasons_in_words = ", ".join(f"{many} {name}" for name, many in ordered)
-    harmful = [(name, many) for name, many in ordered if name not in HARMLESS]
-    is_most = main >= ENOUGH and sum(many for _, many in harmful) * 2 > main and not facts.count("trained")
+    reasons_in_words = ", ".join(f"{count} {name}" for name, count in ordered)
+    harmful = [(name, count) for name, count in ordered if name not in HARMLESS]
+    is_most = main >= ENOUGH and sum(count for _, count in harmful) * 2 > main and not facts.count("trained")
     fix = WHAT_TO_DO.get(harmful[0][0], "") if harmful else ""
     what = f"{dropped} of {many(main, 'main turn')} dropped: {reasons_in_words}"
     yield Finding(Level.MEND if is_most else Level.NOTE, "teach", what, fix)

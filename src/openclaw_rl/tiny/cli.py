@@ -1,4 +1,4 @@
-"""`openclaw-rl tiny`: builds the bundled models and their judge, and measures what a model can do."""
+"""`openclaw-rl tiny`: builds the small models and the bundled judge, writes tasks for agents, and scores a model."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _build_judge(folder: Path, *, seed: int, short: bool, threads: int, only: in
 def _build_worlds(name: str, folder: Path | None, *, seed: int, steps: int | None, short: bool, threads: int) -> None:
     """Builds the model of a world, or of all worlds, if it is missing: in the folder, by default in the cache.
 
-    With all worlds, each model has a folder of its own in `folder`.
+    With all worlds, each model has a folder of its own in `folder`. Prints size, time and scores of each.
     """
     from openclaw_rl.tiny.worlds import WORLDS, make
     from openclaw_rl.tiny.worlds import world as named

@@ -32,7 +32,7 @@ _REMARKS = {  # the kinds of messages without a wish: score, and weight when one
     "small": (0, 5), "mind": (0, 4), "blame": (-1, 5), "sarcasm": (-1, 4), "wrong": (-1, 4), "same": (-1, 4),
 }  # fmt: skip
 _SPOKEN = {"thanks": 1, "next": 1, "blame": -1, "small": 0, "mind": 0, "go_on": 1}
-HURRIED = 0.3  # share of messages that are typed with errors or in short forms
+HURRIED = 0.3  # share typed with errors or in short forms: of messages with a wish, and of `_other_message`
 QUOTES = frozenset("\"'“”„«»")
 _TOOLS = {"success": 1, "error": -1, "useless": 0}
 

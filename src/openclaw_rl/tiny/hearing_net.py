@@ -32,7 +32,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """B readings together, of at most T words, with M marks for each; U different words in all, with the empty one.
+    """B readings together, of at most T words with M marks each; U different words in all, counting the empty one.
 
     C is the most words of a request or a reply.
     """

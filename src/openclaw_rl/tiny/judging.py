@@ -49,7 +49,7 @@ _INJECTED = (
 
 
 def situation(rng: Random, *, held_out: bool = False) -> JudgingExample:
-    """A turn to judge. Held-out turns use problems that training never sees, and wordings too if their kind has any."""
+    """A turn to judge. Held-out turns use problems that training never sees, and such wordings if there are any."""
     kinds = (_corrected,) * 6 + (_thanked,) * 3 + (_next,) * 3 + (_remarked,) * 2 + (_wrong,) * 2
     kind: Callable[[Random, bool], JudgingExample] = rng.choice(
         (*kinds, _again, _filed, _small_corrected, _tool_worked, _tool_failed)

@@ -1,4 +1,4 @@
-"""Measures what a model of the toy world can do, by skill, on problems and wordings that training never saw."""
+"""Measures what a model of the toy world can do, by skill, on problems and often wordings that training never saw."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def is_kept(text: str) -> bool:
 def wording(
     rng: Random, *, wish: str | None = None, code: str | None = None, share: PartsShare = PartsShare.ALL
 ) -> Wording:
-    """A message with a wish, in the language `code`; without one, half of the messages are English."""
+    """A message with a wish, a random one by default. Without a language `code`, half of the messages are English."""
     held = parts(code or (FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])), share)
     chosen, tone = wish or rng.choice(WISHES), rng.choice(TONES)
     frames = {"shouting": ("plain", "terse", "angry"), "typos": ("plain", "polite", "terse", "indirect")}
@@ -257,7 +257,7 @@ def _filled(frame: str, held: WordingParts, wish: Mapping[str, list[str]], rng: 
 
 
 def toned(text: str, tone: str, rng: Random) -> str:
-    """The text as it is typed in a tone: in capitals, mistyped, or with random capital letters and punctuation."""
+    """The text as it is typed in a tone: in capitals, mistyped, or with capitals and a full stop not always set."""
     if tone == "shouting":
         text = text.upper().rstrip(".")
         return text if text.endswith(("!", "?")) and rng.random() < 0.5 else text + rng.choice(("!", "!!", "!!!", ""))

@@ -1,4 +1,4 @@
-"""The toy world that the bundled model was taught: the one module that exports its problems, styles, people, tasks."""
+"""The toy world that the bundled model was taught: exports its problems, styles, people and tasks."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def lesson(rng: Random) -> str:
 
 
 def _sed(flag: str, old: str, new: str, file: str) -> str:
-    """The command that replaces a text which occurs once. A dot matches each of its characters special in a pattern."""
+    """The command that replaces a text which occurs once. Its characters that are special in patterns become dots."""
     plain = "".join("." if letter in "*[]." else letter for letter in old)
     return f"sed{flag} 's|{plain}|{new}|' {file}"
 

@@ -14,7 +14,7 @@ _PLACES = ("first", "second", "third")
 
 
 def _word(rng: Random) -> str:
-    """A made word of three to six letters, some of them repeated. With a few real words a model learns those by heart."""
+    """A made-up word of three to six letters, at most four of them different. Real words would be learned by heart."""
     some = rng.sample(_LETTERS, rng.randint(2, 4))
     return "".join(rng.choice(some) for _ in range(rng.randint(3, 6)))
 

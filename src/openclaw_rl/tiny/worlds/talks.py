@@ -1,4 +1,4 @@
-"""Dialogues of a synthetic world, cut into learned and unlearned pieces: replies, in some dialogues also requests."""
+"""Dialogues of a synthetic world, cut into learned and unlearned pieces: replies, and in some user messages too."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Talk:
         self.reply(solution(problem, manner(self.wishes, self.world.default), self.rng), problem.equation)
 
     def wish(self) -> WorldWish:
-        """A random wish that differs from the wishes that apply now."""
+        """A random wish for something other than the format, first words and last words that apply now."""
         now = manner(self.wishes, self.world.default)
         while True:
             wish = some_wish(self.world, self.rng, self.language)

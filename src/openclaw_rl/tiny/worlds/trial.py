@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TEMPERATURE = 0.6
 KNOWN_REQUESTS = 3000  # that generated requests are compared with
-LEAST_PAIRS, LIKELY = 3, 0.9  # neighbouring words in a likely request, and the share of them that is known, at least
+LEAST_PAIRS, LIKELY = 3, 0.9  # pairs of neighbouring words in a likely request, and the share of known ones, at least
 
 
 @dataclass(frozen=True, slots=True)
