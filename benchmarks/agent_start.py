@@ -75,7 +75,9 @@ def setting_figures(
 def main() -> None:
     """All settings: unseen exercises, and those of the held-back family."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--model", type=Path, default=make.shipped(), help="a model folder; the shipped one by default")
+    options.add_argument(
+        "--model", type=Path, default=make.shipped(), help="a model folder; the shipped one by default"
+    )
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--count", type=int, default=12 if is_quick() else 48, help="exercises a setting")
     given = options.parse_args()

@@ -246,3 +246,15 @@ async def test_a_hint_stays_that_helped_once_or_is_asked_for_again(bridge: Bridg
     await bridge.served("g", score=-1)
     await bridge.stage.once()
     assert await bridge.states() == [(other.text, "in_use")]
+
+
+async def test_of_what_is_forgotten_no_prompt_and_no_sampled_reply_is_kept(bridge: Bridge) -> None:
+    bridge.mind.follows = {0}
+    await bridge.store.hints.adopt("alice", WISH, at_s=1.0)
+    for name in ("a", "b"):
+        await bridge.served(name)
+    await bridge.stage.once()
+    held = bridge.stage.prober._last
+    assert held is not None and held.replies
+    bridge.stage.let_go()
+    assert bridge.stage.prober._last is None

@@ -76,6 +76,7 @@ class BridgeStage:
         self._newest.clear()
         self._known = (-1, ())
         self.hints.let_go()
+        self.prober.let_go()
 
     async def run(self) -> None:
         """Tests hints until cancelled."""

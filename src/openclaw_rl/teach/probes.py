@@ -61,6 +61,10 @@ class Prober:
     settings: TeachSettings
     _last: _Tried | None = field(default=None)
 
+    def let_go(self) -> None:
+        """Removes what is remembered of the last turn: two prompts and the replies to one of them."""
+        self._last = None
+
     async def follows(self, turn: Turn, bare: Prompt) -> bool:
         """Whether the weights follow a turn's hints without them.
 

@@ -121,9 +121,9 @@ class TeachSettings:
     in_vain_turns: int = 8
     """Detects corrections that have no effect. Compares a user's last N replies with the N before. If at least half of
     both were corrected, and the number hardly falls, although the user keeps asking for the same thing, what was
-    learned from them since is rolled back. If they alternate between opposite wishes, learning from them also pauses
-    for 4 N turns. 0 turns this off. Use 0 when you decide yourself about rollbacks; higher for users who correct
-    often."""
+    learned from them since is rolled back, unless others have taught the model in the meantime. If they keep returning
+    to an earlier wish, learning from them also pauses for 4 N turns. 0 turns this off. Use 0 when you decide yourself
+    about rollbacks; higher for users who correct often."""
     baseline: Baseline = Baseline.EMA
     """What is subtracted from a score: nothing (none), or a moving average of the user's recent scores (ema)."""
     baseline_decay: float = 0.9

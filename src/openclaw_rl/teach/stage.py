@@ -143,8 +143,11 @@ class TeachStage:
         self._in_vain = CorrectionMonitor(self.settings.in_vain_turns)
         self._against.clear()
         self._looked = 0
+        self._unanswering.clear()
         if self.floods is not None:
             self.floods.let_go()
+        if self.teacher.served is not None:
+            self.teacher.served.let_go()
         if self.teacher.base is not None:
             self.teacher.base.let_go()
 

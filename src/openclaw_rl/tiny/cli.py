@@ -147,6 +147,11 @@ def _build_worlds(name: str, folder: Path | None, *, seed: int, steps: int | Non
     from openclaw_rl.tiny.worlds import WORLDS, make
     from openclaw_rl.tiny.worlds import world as named
 
+    if folder is None and (short or steps is not None):
+        raise ConfigError(
+            f"with --short or --steps the model of world {name} is not the recipe's, and cannot be kept in the cache",
+            fix="give --folder, too",
+        )
     for world_ in WORLDS.values() if name == "all" else [named(name)]:
         place = folder / world_.name if folder and name == "all" else folder or make.place(world_, seed=seed)
         if not make.is_made(place):

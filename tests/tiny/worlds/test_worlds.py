@@ -159,3 +159,14 @@ def test_an_unknown_world_is_refused_with_the_known_ones() -> None:
 def test_a_way_that_is_no_default_is_asked_for() -> None:
     assert ReplyFormat.NUMBERED not in world("kitchen").ways
     assert ReplyFormat.LIST not in world("kitchen").ways
+
+
+def test_a_short_build_never_takes_the_place_of_the_recipes_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(make.CACHE, str(tmp_path))
+    for more in (["--short"], ["--steps", "2"]):
+        ran = CliRunner().invoke(app, ["build", "--world", "shop", *more])
+        assert isinstance(ran.exception, ConfigError)
+        assert "--folder" in ran.exception.fix
+    assert not [*tmp_path.iterdir()]
