@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-first-steps bench-contradictions bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-page eval-agents bench-plan bench-lowbits bench-ranks bench-vllm bench-cluster
+FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-first-steps bench-contradictions bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-agent-start bench-page eval-agents bench-plan bench-lowbits bench-ranks bench-vllm bench-cluster
 .PHONY: docs test-wheel test-metrics test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks test-cluster test-image $(FIGURES)
 
 help:  ## what can be made
@@ -269,6 +269,9 @@ bench-tasks: .venv/installed  ## every task in DATA (../shared/data): its start 
 
 bench-screens: .venv/installed-screens  ## what views and clicks cost in a real browser, each family solved by its script, pages alive at once
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.screens
+
+bench-agent-start: .venv/installed  ## how likely the small agent model makes the right attempt before reinforcement, by family (MODEL=FOLDER)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.agent_start $(if $(MODEL),--model $(MODEL))
 
 bench-agent-run: .venv/installed  ## a training run on tasks: share of it in which the engine decodes, against synchronously; staleness; kills
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.agent_run

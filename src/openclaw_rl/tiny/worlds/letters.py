@@ -14,9 +14,9 @@ _PLACES = ("first", "second", "third")
 
 
 def _word(rng: Random) -> str:
-    """A made-up word of three to six letters, at most four of them different. Real words would be learned by heart."""
-    some = rng.sample(_LETTERS, rng.randint(2, 4))
-    return "".join(rng.choice(some) for _ in range(rng.randint(3, 6)))
+    """A made word of three to five letters, some of them twice. With a few real words a model learns those by heart."""
+    some = rng.sample(_LETTERS, rng.randint(3, 5))
+    return "".join(rng.sample(some + some[:2], rng.randint(3, len(some))))
 
 
 def _count(rng: Random, language: str) -> WorldProblem:
