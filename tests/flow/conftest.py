@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from flow_parts import Judging, Served
+from forked_trainer import PLACE, trainers_ready
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +48,12 @@ def running() -> Iterator[list[Served]]:
         if server.process.poll() is None:
             server.process.kill()
             server.process.wait(30)
+
+
+@pytest.fixture(scope="session")
+def forked_trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Trainers whose settings name the launcher of `forked_trainer` begin at once."""
+    place = tmp_path_factory.mktemp("trainers") / "socket"
+    with trainers_ready(place), pytest.MonkeyPatch.context() as patch:
+        patch.setenv(PLACE, str(place))
+        yield

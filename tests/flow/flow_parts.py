@@ -8,14 +8,22 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
+from forked_trainer import SETTING
 
 from openclaw_rl.core.message import Json
+from openclaw_rl.engines.remote.model import text_ids
+from openclaw_rl.home.models import model_folder
+from openclaw_rl.testing.engine import ScriptedEngine
+from openclaw_rl.testing.model_servers import ModelServer, vllm_app
 
 START_S = 120.0
 KEY = "sk-test"
@@ -30,6 +38,9 @@ lr = 1e-3
 [judge]
 votes = 1
 """
+# For tests that need a version, however little it changes: few updates, and at once even if the machine is busy.
+LEARN_A_LITTLE = LEARN_AT_ONCE.replace("rank = 4", "rank = 4\nupdates = 4\nnice = 0")
+FORKED = LEARN_A_LITTLE.replace("rank = 4", f"rank = 4\n{SETTING}")  # with the fixture `forked_trainers`
 
 
 @dataclass(slots=True)
@@ -76,6 +87,16 @@ def start(home: Path, *options: str, config: str = LEARN_AT_ONCE, model: str = "
         time.sleep(0.05)
     process.kill()
     pytest.fail(f"the server did not come up:\n{log.read_text('utf-8', 'replace')[-3000:]}")
+
+
+@asynccontextmanager
+async def scripted_model(*, forgets_prompts: bool = True) -> AsyncIterator[tuple[ModelServer, str]]:
+    """A double of a server of the bundled model, and the settings to use it: for tests in which no weights matter."""
+    model = model_folder("bundled")
+    engine = ScriptedEngine(lambda *asked: [40, 41, 42, 2], context_length=2049)
+    double = ModelServer(engine, lambda text: list(text_ids(model, text)), 2049, forgets_prompts=forgets_prompts)
+    async with TestServer(vllm_app(double)) as servers:
+        yield double, f'[engine]\nkind = "vllm"\n[engine.remote]\nurls = ["{servers.make_url("/")}"]\n'
 
 
 @dataclass(slots=True)

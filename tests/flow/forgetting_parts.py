@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import torch
+from forked_trainer import LAUNCHER
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from openclaw_rl.config import Config
@@ -29,7 +30,8 @@ from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import TrainerSettings
 
 CANARY = "plum-violin-harbour-ninety"
-SETTINGS = TrainerSettings(rank=4, alpha=8.0, lr=1e-2, nice=0)
+SETTINGS = TrainerSettings(rank=4, alpha=8.0, lr=1e-2, updates=4, nice=0)
+FORKED = replace(SETTINGS, launcher=LAUNCHER)  # its trainers begin at once, with the fixture `forked_trainers`
 
 
 def tiny_model(folder: Path) -> Path:
@@ -76,7 +78,7 @@ class Home:
     store: Store
     folder: Path
     trainer: Here
-    settings: TrainerSettings = SETTINGS
+    settings: TrainerSettings = FORKED
 
     @property
     def config(self) -> Config:
@@ -148,7 +150,7 @@ class Home:
         return ScopeSteps(parts, scope)
 
 
-async def make_home(folder: Path, model: Path, settings: TrainerSettings = SETTINGS) -> Home:
+async def make_home(folder: Path, model: Path, settings: TrainerSettings = FORKED) -> Home:
     """An empty one."""
     return Home(await Store.open(folder), folder, Here(LoraTrainer.open(model, settings)), settings)
 

@@ -8,13 +8,22 @@ import sys
 from pathlib import Path
 
 import aiohttp
-from flow_parts import KEY, LEARN_AT_ONCE, Judging, Served, headers, start
+from flow_parts import KEY, Judging, Served, headers, start
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 from test_loop import say, until
 
 from openclaw_rl.core.message import Json
 
+CONFIG = """
+carry = "bridge"
+[train]
+batch_size = 64  # never together: what is heeded here is the hint alone
+min_batch = 64
+[judge]
+votes = 1
+model = "rule"
+"""
 ASKED = "Mia has 3 pens and gets 4 more. How many pens does she have?"
 NEXT = "Tom has 2 nuts and finds 5. How many nuts does he have?"
 
@@ -46,7 +55,7 @@ async def hints_of(server: Served) -> dict[str, Json]:
 async def test_a_correction_is_heeded_in_the_next_conversation_and_after_a_kill(
     tmp_path: Path, judging: Judging, running: list[Served]
 ) -> None:
-    config = f'carry = "bridge"\n{LEARN_AT_ONCE}url = "{judging.url}"\nmodel = "rule"\n'
+    config = f'{CONFIG}url = "{judging.url}"\n'
     running.append(server := start(tmp_path / "home", config=config))
     async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
         messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": ASKED}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -9,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from flow_parts import Served, start
+from flow_parts import Served, scripted_model, start
 
 
 def _run(*words: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -54,14 +55,19 @@ def test_a_port_that_is_in_use(tmp_path: Path) -> None:
     assert "opened engine" not in done.stderr  # which takes minutes for a large model
 
 
-def test_a_second_server_on_the_same_folder(tmp_path: Path, running: list[Served]) -> None:
-    running.append(server := start(tmp_path / "home", "--no-learn"))
-    done = _run("serve", "--port", "0", home=tmp_path / "home")
+async def test_a_second_server_on_the_same_folder(tmp_path: Path, running: list[Served]) -> None:
+    home = tmp_path / "home"
+    async with scripted_model() as (_, config):
+        running.append(server := await asyncio.to_thread(start, home, "--no-learn", config=config))
+        port = server.url.rpartition(":")[2]
+        done = await asyncio.to_thread(_run, "serve", "--port", "0", home=home)
+        same = await asyncio.to_thread(_run, "serve", "--port", port, home=home)
+        other = await asyncio.to_thread(_run, "serve", "--port", port, home=tmp_path / "other")
+    assert "opened engine" in server.log.read_text("utf-8")
     _refused(done, "is in use by process", str(server.process.pid))
     assert "opened engine" not in done.stderr
-    port = server.url.rpartition(":")[2]
-    _refused(_run("serve", "--port", port, home=tmp_path / "home"), "is in use by process")  # the folder comes first
-    _refused(_run("serve", "--port", port, home=tmp_path / "other"), f"cannot listen on 127.0.0.1:{port}")
+    _refused(same, "is in use by process")  # the folder comes first
+    _refused(other, f"cannot listen on 127.0.0.1:{port}")
 
 
 def test_probe_tasks_that_cannot_be_read(tmp_path: Path) -> None:

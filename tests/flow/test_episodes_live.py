@@ -12,7 +12,8 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from flow_parts import Judging, Served, headers, start
+from flow_parts import Judging, Served, headers, scripted_model, start
+from forked_trainer import SETTING
 from test_loop import ledger, until
 
 from openclaw_rl.core.message import Json
@@ -28,14 +29,18 @@ min_batch = 1
 max_wait_s = 0.1
 [trainer]
 rank = 4
+LAUNCHER
 lr = 1e-3
+updates = 4
+nice = 0
 [episodes]
 group_wait_s = 300
 [judge]
 votes = 1
 url = "{url}"
 model = "rule"
-"""
+""".replace("LAUNCHER", SETTING)
+pytestmark = pytest.mark.usefixtures("forked_trainers")
 
 
 class Harness:
@@ -162,7 +167,16 @@ async def test_a_kill_between_outcome_and_samples_loses_nothing_and_trains_nothi
 async def test_an_infrastructure_failure_is_masked_and_a_forgotten_episode_leaves_nothing(
     tmp_path: Path, judging: Judging, running: list[Served]
 ) -> None:
-    running.append(server := start(tmp_path / "home", "--no-learn", config=CONFIG.format(url=judging.url)))
+    async with scripted_model() as (_, engine):
+        config = CONFIG.format(url=judging.url) + engine
+        running.append(server := await asyncio.to_thread(start, tmp_path / "home", "--no-learn", config=config))
+        await _forgotten(server)
+        assert await asyncio.to_thread(server.end, signal.SIGINT) == 0
+    assert not [path for path in server.home.glob("store.db*") if b"quokka" in path.read_bytes()]
+
+
+async def _forgotten(server: Served) -> None:
+    """Three episodes, of which one is lost and one is forgotten."""
     harness = Harness(server)
     for name in ("kept", "quokka"):
         await harness.episode(name, size=3, steps=1)
@@ -178,5 +192,3 @@ async def test_an_infrastructure_failure_is_masked_and_a_forgotten_episode_leave
     assert isinstance(listed, list)
     assert [row["id"] for row in listed if isinstance(row, dict)] == ["owner:lost", "owner:kept"]
     await until(lambda: server.get("/v1/rl/forget"), lambda seen: '"phase": "erasing"' not in json.dumps(seen))
-    assert server.end(signal.SIGINT) == 0
-    assert not [path for path in server.home.glob("store.db*") if b"quokka" in path.read_bytes()]

@@ -17,6 +17,7 @@ batch_size = 1
 min_batch = 1
 [trainer]
 parameters = "full"
+updates = 4
 lr = 1e-3
 nice = 0
 [teach]

@@ -25,6 +25,7 @@ from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.store.lock import FolderLock
 from openclaw_rl.store.rows import VersionStatus
 
+pytestmark = pytest.mark.usefixtures("forked_trainers")
 CHILD = """
 import asyncio, logging, sys
 from pathlib import Path

@@ -17,13 +17,14 @@ from pathlib import Path
 import aiohttp
 import pytest
 from flow_parts import KEY, Served, headers, start
-from forgetting_parts import CANARY, SETTINGS, files_with, lived, make_home, never_saw
+from forgetting_parts import CANARY, files_with, lived, make_home, never_saw
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED
 from openclaw_rl.store.db import Store
 from openclaw_rl.tiny.world import bundled_model
 
+pytestmark = pytest.mark.usefixtures("forked_trainers")
 CONFIG = """
 [trainer]
 rank = 4
@@ -86,10 +87,10 @@ class Streams:
 
 
 @asynccontextmanager
-async def four(url: str) -> AsyncIterator[Streams]:
-    """Four of them for as long as this lasts."""
+async def two(url: str) -> AsyncIterator[Streams]:
+    """Two of them for as long as this lasts."""
     streams = Streams(url)
-    tasks = [asyncio.ensure_future(streams.go_on(f"client{number}")) for number in range(4)]
+    tasks = [asyncio.ensure_future(streams.go_on(f"client{number}")) for number in range(2)]
     try:
         yield streams
     finally:
@@ -113,17 +114,36 @@ async def ran(home: Path, *words: str) -> tuple[int, str, str]:
 
 async def learned(folder: Path) -> None:
     """A home folder that learned the canary, and whose server takes the commands' key."""
-    home = await make_home(folder, bundled_model(), SETTINGS)
+    home = await make_home(folder, bundled_model())
     await lived(home, with_canary=True)
     await home.store.aclose()
     folder.joinpath("api_key").write_text(KEY + "\n")
 
 
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as `learned` makes it, to be copied."""
+    folder = tmp_path_factory.mktemp("taught") / "home"
+    asyncio.run(learned(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def never(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The last version's digest where the canary was never said."""
+    return asyncio.run(never_saw(tmp_path_factory.mktemp("never") / "home", bundled_model()))
+
+
+@pytest.fixture
+def home(tmp_path: Path, taught: Path) -> Path:
+    return Path(shutil.copytree(taught, tmp_path / "home"))
+
+
 @pytest.mark.timeout(900)
-async def test_the_server_forgets_while_it_serves(tmp_path: Path, running: list[Served]) -> None:
-    home, copy = tmp_path / "home", tmp_path / "copy"
-    await learned(home)
-    shutil.copytree(home, copy)
+async def test_the_server_forgets_while_it_serves(
+    tmp_path: Path, home: Path, never: str, running: list[Served]
+) -> None:
+    copy = Path(shutil.copytree(home, tmp_path / "copy"))
     code, offline, said = await ran(copy, "forget", "--user", "ann", "--yes")
     assert code == 0, said
     running.append(server := start(home, config=CONFIG))
@@ -134,15 +154,15 @@ async def test_the_server_forgets_while_it_serves(tmp_path: Path, running: list[
     code, _, said = await ran(home, "forget", "--user", "ann", "--dry-run")
     assert code == 0, said
     assert "versions that saw it" in said
-    async with four(server.url) as streams:
-        slow = asyncio.ensure_future(streams.ask("ann", f"Now go on about {CANARY}.", tokens=1500))
+    async with two(server.url) as streams:
+        slow = asyncio.ensure_future(streams.ask("ann", f"Now go on about {CANARY}.", tokens=500))
         code, out, said = await ran(home, "forget", "--user", "ann", "--yes")
         assert code == 0, said
         await slow
-        code, _, said = await ran(home, "forget", "--user", "eve", "--yes")  # who had said the same words
-        assert code == 0, said
     assert streams.broken == []
-    assert streams.whole > 4
+    assert streams.whole > 2
+    code, _, said = await ran(home, "forget", "--user", "eve", "--yes")  # who had said the same words
+    assert code == 0, said
     assert files_with(home, CANARY) == []
     certificate, expected = json.loads(out), json.loads(offline)
     same = ("kind", "removed", "records", "finished_at", "at_gate", "served")
@@ -163,13 +183,13 @@ async def test_the_server_forgets_while_it_serves(tmp_path: Path, running: list[
     store = await Store.open(home)
     row = await store.version(await store.current(SHARED))
     await store.aclose()
-    assert row is not None and row.digest == await never_saw(tmp_path / "never", bundled_model())
+    assert row is not None and row.digest == never
 
 
 @pytest.mark.timeout(900)
-async def test_killed_in_the_middle_it_is_finished_at_the_next_start(tmp_path: Path, running: list[Served]) -> None:
-    home = tmp_path / "home"
-    await learned(home)
+async def test_killed_in_the_middle_it_is_finished_at_the_next_start(
+    home: Path, never: str, running: list[Served]
+) -> None:
     running.append(server := start(home, config=CONFIG))
     asking = await asyncio.create_subprocess_exec(
         *command(home, "forget", "--user", "ann", "--yes"),
@@ -196,13 +216,12 @@ async def test_killed_in_the_middle_it_is_finished_at_the_next_start(tmp_path: P
     store = await Store.open(home)
     row = await store.version(await store.current(SHARED))
     await store.aclose()
-    assert row is not None and row.digest == await never_saw(tmp_path / "never", bundled_model())
+    assert row is not None and row.digest == never
 
 
 @pytest.mark.timeout(600)
-async def test_export_and_check_work_beside_the_server(tmp_path: Path, running: list[Served]) -> None:
-    home, out = tmp_path / "home", tmp_path / "records.jsonl"
-    await learned(home)
+async def test_export_and_check_work_beside_the_server(tmp_path: Path, home: Path, running: list[Served]) -> None:
+    out = tmp_path / "records.jsonl"
     running.append(server := start(home, config=CONFIG))
     async with (
         aiohttp.ClientSession(headers={**headers(), "X-Turn-Type": "side"}) as session,

@@ -7,20 +7,11 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from aiohttp.test_utils import TestServer
-from flow_parts import Served, headers, start
+from flow_parts import Served, headers, scripted_model, start
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.engines.remote.model import text_ids
-from openclaw_rl.home.models import model_folder
-from openclaw_rl.testing.engine import ScriptedEngine
-from openclaw_rl.testing.model_servers import ModelServer, vllm_app
 
 CONFIG = """
-[engine]
-kind = "vllm"
-[engine.remote]
-urls = ["{url}"]
 [trainer]
 rank = 4
 nice = 0
@@ -34,12 +25,8 @@ async def _forgetting(server: Served) -> dict[str, Json]:
 
 @pytest.mark.timeout(300)
 async def test_it_waits_says_why_and_serves_meanwhile(tmp_path: Path, running: list[Served]) -> None:
-    model = model_folder("bundled")
-    engine = ScriptedEngine(lambda *asked: [40, 41, 42, 2], context_length=2049)
-    double = ModelServer(engine, lambda text: list(text_ids(model, text)), 2049, forgets_prompts=False)
-    async with TestServer(vllm_app(double)) as servers:
-        config = CONFIG.format(url=str(servers.make_url("/")))
-        server = await asyncio.to_thread(start, tmp_path / "home", config=config)
+    async with scripted_model(forgets_prompts=False) as (double, config):
+        server = await asyncio.to_thread(start, tmp_path / "home", config=config + CONFIG)
         running.append(server)
         async with aiohttp.ClientSession(server.url, headers=headers()) as http:
             body = {"model": "default", "messages": [{"role": "user", "content": "Hello"}]}

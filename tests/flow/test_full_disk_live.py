@@ -11,13 +11,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from openclaw_rl.cli import app
+from openclaw_rl.cli import app, main
 from openclaw_rl.store.connection import SCHEMA_VERSION
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.folders import lived_in
@@ -62,8 +63,12 @@ async def home(tmp_path: Path) -> Path:
 
 
 def _run(*words: str, home: Path, limit: Callable[[], None] | None = None) -> subprocess.CompletedProcess[str]:
+    """What a command says: in this process, but for those that serve or look at the machine."""
+    arguments = ["openclaw_rl", *(word.format(home=home) for word in words), "--home", str(home)]
+    if words[0] not in ("serve", "doctor"):
+        return _run_here(arguments, limit)
     return subprocess.run(
-        [sys.executable, "-m", "openclaw_rl", *(word.format(home=home) for word in words), "--home", str(home)],
+        [sys.executable, "-m", *arguments],
         capture_output=True,
         text=True,
         timeout=120,
@@ -73,9 +78,24 @@ def _run(*words: str, home: Path, limit: Callable[[], None] | None = None) -> su
     )
 
 
+def _run_here(arguments: list[str], limit: Callable[[], None] | None) -> subprocess.CompletedProcess[str]:
+    out, err, size = StringIO(), StringIO(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", arguments)
+        patch.setenv("COLUMNS", "500")
+        with pytest.raises(SystemExit) as ended:
+            try:
+                if limit is not None:
+                    limit()
+                main()
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, size)
+    return subprocess.CompletedProcess(arguments, int(ended.value.code or 0), out.getvalue(), err.getvalue())
+
+
 def _no_bytes() -> None:
     """No file of the process can grow: writing gives EFBIG where a full disk gives ENOSPC."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
 def _bytes_of(home: Path) -> dict[str, bytes]:
@@ -186,15 +206,15 @@ async def test_what_lies_in_the_log_alone_is_read_or_missed_aloud(tmp_path: Path
         if not has_index:
             (small / "store.db-shm").unlink()
         _closed(tmp_path / "small")
-        done = _run("turns", "--json", home=small)
+        done = await asyncio.to_thread(_run, "turns", "--json", home=small)
         if has_index:
             assert done.returncode == 0 and '"id": "t"' in done.stdout, done.stderr
         else:
             _said(done, "store.db-wal holds the latest commits", "copy the whole folder to a writable disk")
 
 
-async def test_an_older_store_that_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    await lived_in(tmp_path / "home")
+def test_an_older_store_that_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    asyncio.run(lived_in(tmp_path / "home"))
     with _mounted(tmp_path / "small", "-o", "size=8m"):
         small = Path(shutil.copytree(tmp_path / "home", tmp_path / "small" / "home"))
         with closing(sqlite3.connect(small / "store.db", isolation_level=None)) as sql:

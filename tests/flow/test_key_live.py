@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pty
 import signal
@@ -9,6 +10,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from flow_parts import scripted_model
 
 START_S = 120.0
 
@@ -43,19 +46,25 @@ def _read(handle: int) -> str:
         return ""
 
 
-def test_a_log_never_holds_the_key(tmp_path: Path) -> None:
+async def test_a_log_never_holds_the_key(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    for _ in range(2):
-        said = _started(home, tmp_path / "log", is_terminal=False)
+    home.mkdir()
+    async with scripted_model() as (_, config):
+        (home / "config.toml").write_text(config, "utf-8")
+        for _ in range(2):
+            said = await asyncio.to_thread(_started, home, tmp_path / "log", is_terminal=False)
+            key = (home / "api_key").read_text("utf-8").strip()
+            assert f"the API key is in {home / 'api_key'}" in said
+            assert len(key) > 20 and key not in said
+
+
+async def test_a_person_is_shown_it_at_the_first_start_alone(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    async with scripted_model() as (_, config):
+        (home / "config.toml").write_text(config, "utf-8")
+        first = await asyncio.to_thread(_started, home, tmp_path / "log", is_terminal=True)
         key = (home / "api_key").read_text("utf-8").strip()
-        assert f"the API key is in {home / 'api_key'}" in said
-        assert len(key) > 20 and key not in said
-
-
-def test_a_person_is_shown_it_at_the_first_start_alone(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    first = _started(home, tmp_path / "log", is_terminal=True)
-    key = (home / "api_key").read_text("utf-8").strip()
-    assert first.count(key) == 1 and "shown this once" in first
-    again = _started(home, tmp_path / "log", is_terminal=True)
-    assert key not in again and "the API key is in" in again
+        assert first.count(key) == 1 and "shown this once" in first
+        again = await asyncio.to_thread(_started, home, tmp_path / "log", is_terminal=True)
+        assert key not in again and "the API key is in" in again

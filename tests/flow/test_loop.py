@@ -8,7 +8,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from flow_parts import KEY, LEARN_AT_ONCE, Judging, Served, start
+from flow_parts import KEY, LEARN_A_LITTLE, LEARN_AT_ONCE, Judging, Served, start
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
@@ -16,6 +16,7 @@ from openclaw_rl.core.message import Json
 
 LOOK_AGAIN_S = 0.1
 PATIENCE = 600  # looks
+NO_GATE = "[publish]\ngate = false\n"
 
 
 async def until(
@@ -94,7 +95,7 @@ async def test_what_is_said_next_becomes_a_version_that_answers(
 
 
 async def test_a_killed_server_goes_on_where_it_was(tmp_path: Path, judging: Judging, running: list[Served]) -> None:
-    config = f'[teach]\ndemonstrations = false\n{LEARN_AT_ONCE}url = "{judging.url}"\nmodel = "rule"\n'
+    config = f'{LEARN_A_LITTLE}url = "{judging.url}"\nmodel = "rule"\n[teach]\ndemonstrations = false\n{NO_GATE}'
     running.append(server := start(tmp_path / "home", config=config))
     async with _client(server) as client:
         turns = await _correct(client, "Mia has 3 pens and gets 4 more. How many pens does she have?")
@@ -116,7 +117,7 @@ async def test_a_judge_that_is_away_delays_learning_and_nothing_else(
     tmp_path: Path, judging: Judging, running: list[Served]
 ) -> None:
     judging.is_away = True
-    config = f'{LEARN_AT_ONCE}url = "{judging.url}"\nretries = 0\nretry_s = 0.1\nretry_max_s = 0.2\n'
+    config = f'{LEARN_A_LITTLE}url = "{judging.url}"\nretries = 0\nretry_s = 0.1\nretry_max_s = 0.2\n'
     running.append(server := start(tmp_path / "home", config=config))
     async with _client(server) as client:
         await _correct(client, "Mia has 3 pens and gets 4 more. How many pens does she have?")
@@ -126,35 +127,11 @@ async def test_a_judge_that_is_away_delays_learning_and_nothing_else(
         await until(lambda: server.get("/v1/rl/status"), lambda seen: ledger(seen)["paired"] == 0)
 
 
-async def test_a_stream_that_is_running_ends_whole_when_the_server_is_told_to_stop(
-    tmp_path: Path, running: list[Served]
-) -> None:
-    running.append(server := start(tmp_path / "home", "--no-learn"))
-    async with _client(server) as client:
-        stream = await client.chat.completions.create(
-            model="default",
-            messages=[{"role": "user", "content": "Hello"}],
-            max_tokens=400,
-            stream=True,
-            stream_options={"include_usage": True},
-            extra_body={"ignore_eos": True},
-        )
-        finish, pieces, tokens = None, 0, 0
-        async for chunk in stream:
-            if pieces == 5:
-                server.process.send_signal(signal.SIGTERM)
-            pieces += 1
-            finish = chunk.choices[0].finish_reason or finish if chunk.choices else finish
-            tokens = chunk.usage.completion_tokens if chunk.usage else tokens
-    assert (finish, tokens) == ("length", 400)
-    assert server.process.wait(30) == 0
-
-
 async def test_a_thumb_down_with_words_teaches_without_any_judge(
     tmp_path: Path, judging: Judging, running: list[Served]
 ) -> None:
     judging.is_away = True
-    running.append(server := start(tmp_path / "home", config=f'{LEARN_AT_ONCE}url = "{judging.url}"\n'))
+    running.append(server := start(tmp_path / "home", config=f'{LEARN_A_LITTLE}url = "{judging.url}"\n{NO_GATE}'))
     async with _client(server) as client:
         messages: list[ChatCompletionMessageParam] = [
             {"role": "user", "content": "Tom has 2 nuts and finds 5. How many?"}

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 from flow_parts import KEY, Served, start
+from forked_trainer import SETTING
 from openai import AsyncOpenAI
 
 from openclaw_rl.core.message import Json
@@ -23,6 +24,7 @@ batch_size = 1
 min_batch = 1
 [trainer]
 rank = 8
+LAUNCHER
 alpha = 16.0
 lr = 1e-2
 nice = 0
@@ -31,7 +33,8 @@ demonstrations = false
 [publish]
 kl_max = 20.0
 probes = 0
-"""
+""".replace("LAUNCHER", SETTING)
+pytestmark = pytest.mark.usefixtures("forked_trainers")
 ANN, BOB = "ann", "Bob B."
 WISHES = {
     ANN: "The user does not want the answer to look like AI. Write plain sentences without any markdown.",

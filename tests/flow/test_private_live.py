@@ -20,7 +20,8 @@ MARKER = "zanzibarcinnamon"
 SECRET = "sk-proj-" + "Ab3dEf6hIj9kLm2nOp5q" * 2
 # What a toy is told here it cannot heed; it is to be learned from all the same.
 CONFIG = (
-    "[teach]\ndemonstrations = false\n[train]\nbatch_size = 1\nmin_batch = 1\n[trainer]\nrank = 4\n"
+    "[teach]\ndemonstrations = false\n[train]\nbatch_size = 1\nmin_batch = 1\n"
+    "[trainer]\nrank = 4\nupdates = 4\nnice = 0\n"
     '[judge]\nvotes = 1\nurl = "{url}"\nmodel = "j"\n'
 )
 

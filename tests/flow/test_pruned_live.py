@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import aiohttp
-from flow_parts import Served, headers, start
+from flow_parts import Served, headers, scripted_model, start
 
 from openclaw_rl.core.adapter import WEIGHTS
 from openclaw_rl.core.version import SHARED, PolicyVersion
@@ -22,8 +22,13 @@ async def test_weights_go_while_it_serves_and_who_asks_for_them_is_told(tmp_path
         await add_version(store, tmp_path, number, a_small_adapter, ())
     await store.set_current(PolicyVersion(SHARED, 0), why="rolled back by hand")
     await store.aclose()
-    server = await asyncio.to_thread(start, tmp_path, config=CONFIG)
-    running.append(server)
+    async with scripted_model() as (_, config):
+        running.append(server := await asyncio.to_thread(start, tmp_path, config=CONFIG + config))
+        await _pruned(server)
+        assert await asyncio.to_thread(server.end) == 0
+
+
+async def _pruned(server: Served) -> None:
     async with asyncio.timeout(60), aiohttp.ClientSession(server.url, headers=headers()) as http:
         while True:
             async with http.get("/metrics") as answer:
@@ -32,7 +37,7 @@ async def test_weights_go_while_it_serves_and_who_asks_for_them_is_told(tmp_path
                 break
             await asyncio.sleep(0.1)
         left = await asyncio.to_thread(
-            lambda: sorted(path.parent.name for path in tmp_path.glob(f"versions/*/{WEIGHTS}"))
+            lambda: sorted(path.parent.name for path in server.home.glob(f"versions/*/{WEIGHTS}"))
         )
         assert left == ["shared.3"]
         async with http.post("/v1/rl/rollback", json={"version": 2}) as answer:
@@ -41,4 +46,3 @@ async def test_weights_go_while_it_serves_and_who_asks_for_them_is_told(tmp_path
         async with http.get("/v1/rl/versions") as answer:
             rows = (await answer.json())["versions"]
         assert [row["pruned_at"] is None for row in rows] == [True, False, False, True]
-    assert server.end() == 0

@@ -26,6 +26,7 @@ from openclaw_rl.testing.turns import a_sample, a_turn
 from openclaw_rl.trainers.settings import Method
 
 BYTES = "bytes"
+pytestmark = pytest.mark.usefixtures("forked_trainers")
 
 
 @pytest.fixture(scope="module")

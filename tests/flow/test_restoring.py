@@ -33,6 +33,7 @@ from openclaw_rl.store.mend.check import check_rows
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.testing.engine import ScriptedEngine
 
+pytestmark = pytest.mark.usefixtures("forked_trainers")
 ONE, TWO, THREE = (PolicyVersion(SHARED, number) for number in (1, 2, 3))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sqlite3
 import time
@@ -12,13 +13,14 @@ import aiohttp
 import pytest
 from flow_parts import Served, headers, start
 
-STREAMS = 3
+STREAMS, TOKENS = 3, 500
 ASKED = {
     "model": "default",
     "messages": [{"role": "user", "content": "Tell me a long story."}],
-    "max_tokens": 1000,
+    "max_tokens": TOKENS,
     "ignore_eos": True,  # so that no answer ends before its length
     "stream": True,
+    "stream_options": {"include_usage": True},
 }
 
 
@@ -27,6 +29,14 @@ async def _begun(http: aiohttp.ClientSession, url: str, **more: int) -> aiohttp.
     assert answer.status == 200
     await answer.content.readuntil(b"\n\n")
     return answer
+
+
+def _end_of(stream: bytes) -> tuple[str, int]:
+    """Why a stream that is whole ended, and of how many tokens it was."""
+    *_, last, usage, done = stream.decode().strip().split("\n\n")
+    assert done == "data: [DONE]"
+    (choice,), counts = json.loads(last[6:])["choices"], json.loads(usage[6:])["usage"]
+    return choice["finish_reason"], counts["completion_tokens"]
 
 
 async def _said(server: Served, words: str) -> None:
@@ -46,7 +56,7 @@ async def test_no_stream_is_cut_and_whoever_comes_is_told_to_come_again(tmp_path
         async with http.post(f"{server.url}/v1/chat/completions", json=ASKED, headers=headers()) as refused:
             assert (refused.status, refused.headers["Retry-After"]) == (503, "2")
         ends = await asyncio.gather(*(answer.read() for answer in begun))
-    assert all(end.endswith(b"data: [DONE]\n\n") for end in ends)
+    assert [_end_of(end) for end in ends] == [("length", TOKENS)] * STREAMS
     assert server.process.wait(60) == 0
     with sqlite3.connect(server.home / "store.db") as store:
         kept = {row[0] for row in store.execute("SELECT id FROM turns")}

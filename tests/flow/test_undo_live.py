@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from flow_parts import Served, headers, start
+from forked_trainer import SETTING
 
 from openclaw_rl.core.message import Json
 
@@ -18,9 +19,12 @@ batch_size = 1
 min_batch = 1
 [trainer]
 rank = 4
+LAUNCHER
+updates = 4
 lr = 1e-3
 nice = 0
-"""
+""".replace("LAUNCHER", SETTING)
+pytestmark = pytest.mark.usefixtures("forked_trainers")
 WISH = "Write plain sentences without any markdown."
 
 

@@ -7,10 +7,13 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from flow_parts import KEY, LEARN_AT_ONCE, Judging, Served, start
+import pytest
+from flow_parts import FORKED, KEY, Judging, Served, start
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 from test_loop import ledger, say, until
+
+pytestmark = pytest.mark.usefixtures("forked_trainers")
 
 
 def renamed(home: Path, old: str, new: str) -> None:
@@ -22,7 +25,7 @@ def renamed(home: Path, old: str, new: str) -> None:
 async def test_answers_are_given_while_training_breaks_and_it_goes_on_by_itself(
     tmp_path: Path, judging: Judging, running: list[Served]
 ) -> None:
-    config = f'{LEARN_AT_ONCE}url = "{judging.url}"\nmodel = "rule"\n'
+    config = f'{FORKED}url = "{judging.url}"\nmodel = "rule"\n[publish]\ngate = false\n'
     running.append(server := start(tmp_path / "home", config=config))
     renamed(server.home, "steps", "taken_away")
     messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Mia has 3 pens and 4 more. How many?"}]
