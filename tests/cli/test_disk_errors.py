@@ -36,5 +36,5 @@ def test_what_the_disk_refuses_is_explained(
 @pytest.mark.parametrize("number", OF_OURS, ids=errno.errorcode.get)
 def test_any_other_is_not_blamed_on_the_disk(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     failing(number, monkeypatch)
-    with pytest.raises(OSError, match="notes.json"):
+    with pytest.raises(OSError, match=r"notes\.json"):
         cli.main()
