@@ -9,18 +9,16 @@ from openclaw_rl.tiny.worlds.parts import ReplyFormat, WorldProblem
 from openclaw_rl.tiny.worlds.templates import BARS
 from openclaw_rl.tiny.worlds.world import Architecture, TokenizerKind, World, first, last, way
 
+_WORDS = (
+    "plum", "boat", "moon", "tree", "lamp", "book", "door", "salt", "bird", "roof", "seeds", "leaf", "noon", "kiss",
+    "ball", "roots", "banana", "pepper", "onion", "eleven", "dad", "sun", "tea", "puppet",
+)  # fmt: skip
 _LETTERS = "abdeiklmnoprstu"
 _PLACES = ("first", "second", "third")
 
 
-def _word(rng: Random) -> str:
-    """A made word of three to five letters, some of them twice. With a few real words a model learns those by heart."""
-    some = rng.sample(_LETTERS, rng.randint(3, 5))
-    return "".join(rng.sample(some + some[:2], rng.randint(3, len(some))))
-
-
 def _count(rng: Random, language: str) -> WorldProblem:
-    word = _word(rng)
+    word = rng.choice(_WORDS)
     letter = rng.choice(word)
     many = word.count(letter)
     spelled, times = "-".join(word), "time" if many == 1 else "times"
@@ -32,7 +30,8 @@ def _count(rng: Random, language: str) -> WorldProblem:
 
 
 def _place(rng: Random, language: str) -> WorldProblem:
-    word = _word(rng)
+    some = rng.sample(_LETTERS, rng.randint(2, 4))  # of a few real words a model learns the places by heart
+    word = "".join(rng.choice(some) for _ in range(rng.randint(3, 6)))
     at, spelled = rng.randrange(3), "-".join(word)
     place, letter = _PLACES[at], word[at]
     question = rng.choice((f"What is the {place} letter of {spelled}?", f"Which letter of {spelled} is the {place}?"))
