@@ -2,7 +2,8 @@
 
 No server and no gate: the product's demonstrations and its trainer, on the models and users of bench-transfer, at a
 minute of one core each. The bundled model has one more user here, `gives`, with problems that none of its recipes has.
-`--warmth`, `--lr` and `--unchecked` are for trying other ways than the product's. The last line is one line of JSON.
+`--warmth`, `--lr`, `--others` and `--unchecked` are for trying other ways than the product's. The last line is one line
+of JSON.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from openclaw_rl.trainers.settings import TrainerSettings
 TEMPERATURE = 0.7
 LONGEST = 256
 AT_ONCE = 8
+OTHERS = TeachSettings().other_requests
 
 
 class Ground:
@@ -86,7 +88,7 @@ class Ground:
         return sum(met for met, _ in found) / problems, sum(right for _, right in found) / problems
 
 
-async def corrected(ground: Ground, user: Visitor, warmth: float) -> Sample:
+async def corrected(ground: Ground, user: Visitor, warmth: float, others: int) -> Sample:
     """The sample of this user's first correction, a judge having heard it right."""
     errand = user.task(1)
     turn = await ground.turn(errand, user.seed)
@@ -110,19 +112,20 @@ async def corrected(ground: Ground, user: Visitor, warmth: float) -> Sample:
         found = user_opening(renderer.template, before, tools, options)
         return None if found is None else Opening(found.ids, found.end, renderer.table.text, renderer.encode)
 
-    settings = TeachSettings()
+    settings = TeachSettings(other_requests=others)
     parts = (ground.engine, current, renderer, ground.ends, settings)
-    others = OtherRequests(*parts, earlier, answered, opens, warmth=warmth)
-    return await Demonstrator(*parts, others).demonstrated(turn, turn.prompt, (), assembled)
+    elsewhere = OtherRequests(*parts, earlier, answered, opens, warmth=warmth)
+    return await Demonstrator(*parts, elsewhere).demonstrated(turn, turn.prompt, (), assembled)
 
 
-async def one(ground: Ground, user: Visitor, number: int, *, warmth: float, lr: float | None, problems: int) -> Figures:
+async def one(ground: Ground, user: Visitor, number: int, given: argparse.Namespace) -> Figures:
     """One user's first step, in per cent: wish, and right answers before and after, of both kinds of problems."""
     version = PolicyVersion(SHARED, number)
-    sample = await corrected(ground, user, warmth)
+    sample = await corrected(ground, user, given.warmth, given.others)
+    problems: int = given.problems
     with tempfile.TemporaryDirectory(prefix="openclaw-rl-steps-") as home:
         folder = Path(home) / "v"
-        trainer = LoraTrainer.open(ground.folder, replace(TrainerSettings(), lr=lr))
+        trainer = LoraTrainer.open(ground.folder, replace(TrainerSettings(), lr=given.lr))
         report = await asyncio.to_thread(trainer.step, [sample])
         trainer.export(folder, version)
         await ground.engine.load(Adapter(folder, digest_of_folder(folder), version))
@@ -145,11 +148,7 @@ async def measured(model: str, users: list[str], seeds: list[int], given: argpar
         for seed in seeds:
             visitors = [*users_of(model, seed), *([stranger(seed)] if model == BUNDLED else [])]
             for user in (user for user in visitors if not users or user.name in users):
-                number, how = (
-                    len(found) + 1,
-                    {"warmth": given.warmth, "lr": given.lr, "problems": given.problems},
-                )
-                found.append({"model": model} | await one(ground, user, number, **how))
+                found.append({"model": model} | await one(ground, user, len(found) + 1, given))
                 progress(f"{found[-1]}")
     finally:
         await engine.aclose()
@@ -169,6 +168,7 @@ def main() -> None:
     options.add_argument("--problems", type=int, default=40 if is_quick() else 200)
     options.add_argument("--warmth", type=float, default=WARMTH, help="temperature of replies to other requests")
     options.add_argument("--lr", type=float, default=None, help="rate of the first update")
+    options.add_argument("--others", type=int, default=OTHERS, help="how many other requests a wish is taught on")
     options.add_argument("--unchecked", action="store_true", help="learn from replies that contradict, too")
     given = options.parse_args()
     if given.unchecked:
@@ -180,6 +180,7 @@ def main() -> None:
             "runs": found,
             "warmth": given.warmth,
             "lr": given.lr,
+            "others": given.others,
             "unchecked": given.unchecked,
             "problems": given.problems,
             "conditions": where,
