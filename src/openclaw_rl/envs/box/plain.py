@@ -116,10 +116,13 @@ class PlainProcess:
         return running.ProcessEnd(code if code >= 0 else 128 - code, -code if code < 0 else None, None)
 
     async def kill(self) -> None:
-        """Kills it and its descendants."""
+        """Kills it and its descendants, and waits until it is gone: the event loop may close right afterwards."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._box.kill_since(self._since, spare=0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(running.KILL_S):
+                await self._process.wait()
 
     async def kill_inner(self, since: int) -> None:
         """Kills descendants that began at `since` or later."""

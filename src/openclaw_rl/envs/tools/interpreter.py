@@ -38,7 +38,9 @@ folder=$(mktemp -d) && mkfifo "$folder/i" "$folder/o" || exit {gone}
 exec 8>"$folder/i" 9<"$folder/o" && rm -r "$folder"
 """
 READY = 'IFS= read -r said <&9 && [ "$said" = ready ] || (exit {gone})'
-CALL = "printf '%s\\n' {code} >&8 && IFS= read -r status <&9 || status={gone}; (exit \"$status\")"
+# The status is set by a function: a subshell may be killed with the Python process, and the shell would print that.
+STATUS = '__status() {{ return "$1"; }}; __status "$status"'
+CALL = f"printf '%s\\n' {{code}} >&8 && IFS= read -r status <&9 || status={{gone}}; {STATUS}"
 
 KEPT = "; variables are as they were before this call"
 WORDS = {
