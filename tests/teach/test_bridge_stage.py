@@ -54,6 +54,14 @@ class Bridge:
             await self.store.judge(Verdict(name, score, VerdictSource.VOTES))
         return turn
 
+    async def retire(self) -> None:
+        """The wish is in use, and retires in one pass: the weights follow it without it."""
+        self.mind.follows = {0}
+        await self.store.hints.adopt("alice", WISH, at_s=1.0)
+        for name in ("a", "b"):
+            await self.served(name)
+        await self.stage.once()
+
     async def states(self) -> list[tuple[str, str]]:
         return [(item.text, item.state.value) for item in await self.store.hints.of_user("alice")]
 
@@ -93,11 +101,7 @@ async def test_a_hint_stays_while_the_weights_need_it_and_retires_when_they_do_n
 
 
 async def test_it_comes_back_when_the_user_asks_again(bridge: Bridge) -> None:
-    bridge.mind.follows = {0}
-    await bridge.store.hints.adopt("alice", WISH, at_s=1.0)
-    for name in ("a", "b"):
-        await bridge.served(name)
-    await bridge.stage.once()
+    await bridge.retire()
     assert await bridge.states() == [(WISH.text, "retired")]
     await bridge.store.hints.adopt("alice", Hint("Plain sentences, please!"), at_s=2000.0)
     assert await bridge.states() == [(WISH.text, "in_use")]  # its own words say all of it
@@ -249,11 +253,7 @@ async def test_a_hint_stays_that_helped_once_or_is_asked_for_again(bridge: Bridg
 
 
 async def test_of_what_is_forgotten_no_prompt_and_no_sampled_reply_is_kept(bridge: Bridge) -> None:
-    bridge.mind.follows = {0}
-    await bridge.store.hints.adopt("alice", WISH, at_s=1.0)
-    for name in ("a", "b"):
-        await bridge.served(name)
-    await bridge.stage.once()
+    await bridge.retire()
     held = bridge.stage.prober._last
     assert held is not None and held.replies
     bridge.stage.let_go()
