@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.transfer import folder_of
-from benchmarks.transfer_users import BUNDLED, Errand, Visitor, hint_for, stranger, users_of
+from benchmarks.transfer_users import BUNDLED, MODELS, Errand, Visitor, hint_for, stranger, users_of
 from openclaw_rl.core.adapter import Adapter, digest_of_folder
 from openclaw_rl.core.completion import Finish, completion_of
 from openclaw_rl.core.hint import Hint, PlacedHint
@@ -39,7 +40,6 @@ from openclaw_rl.teach.demonstrate import Demonstrator
 from openclaw_rl.teach.elsewhere import WARMTH, Opening, OtherRequests
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.tiny import world as bundled
-from openclaw_rl.tiny.worlds import WORLDS
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import TrainerSettings
 
@@ -121,15 +121,20 @@ async def corrected(ground: Ground, user: Visitor, warmth: float, others: int) -
 async def one(ground: Ground, user: Visitor, number: int, given: argparse.Namespace) -> Figures:
     """One user's first step, in per cent: wish, and right answers before and after, of both kinds of problems."""
     version = PolicyVersion(SHARED, number)
+    started = time.process_time()
     sample = await corrected(ground, user, given.warmth, given.others)
+    drawn = time.process_time()
     problems: int = given.problems
     with tempfile.TemporaryDirectory(prefix="openclaw-rl-steps-") as home:
         folder = Path(home) / "v"
         trainer = LoraTrainer.open(ground.folder, replace(TrainerSettings(), lr=given.lr))
+        opened = time.process_time()
         report = await asyncio.to_thread(trainer.step, [sample])
+        stepped = time.process_time()
         trainer.export(folder, version)
         await ground.engine.load(Adapter(folder, digest_of_folder(folder), version))
         found: Figures = {"user": user.name, "seed": user.seed, "updates": report.metrics.get("updates")}
+        found |= {"drawn_cpu_s": round(drawn - started, 2), "step_cpu_s": round(stepped - opened, 2)}
         for kind, who in (("taught", user), ("never", user.elsewhere())):
             _, before = await ground.shares(who, BASE, problems)
             wish, right = await ground.shares(who, version, problems)
@@ -162,7 +167,7 @@ async def _never(self: ContentCheck, hinted: Prompt, anchored: Prompt, said: tup
 def main() -> None:
     """Runs what is asked for."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--models", nargs="*", default=[BUNDLED] if is_quick() else [BUNDLED, *WORLDS])
+    options.add_argument("--models", nargs="*", default=[BUNDLED] if is_quick() else list(MODELS))
     options.add_argument("--users", nargs="*", default=[], help="only users of these names; all by default")
     options.add_argument("--seeds", type=int, nargs="*", default=[0] if is_quick() else list(range(5)))
     options.add_argument("--problems", type=int, default=40 if is_quick() else 200)

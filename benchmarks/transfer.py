@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.common import finish, is_quick, progress
 from benchmarks.transfer_figures import figures
-from benchmarks.transfer_users import BUNDLED, Visitor, users_of
+from benchmarks.transfer_users import BUNDLED, MODELS, Visitor, users_of
 from openclaw_rl.evals.client import Client, served_model
 from openclaw_rl.evals.learning import AFTER, CONVERGED, Event, LearningRun, RunSettings, measure
 from openclaw_rl.evals.records import Measurement, SessionRecord
@@ -213,7 +213,7 @@ def runs(models: list[str], users: list[str], seeds: list[int], settings: RunSet
 def main() -> None:
     """Runs what is asked for and is not there yet."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--models", nargs="*", default=[BUNDLED, "kitchen"] if is_quick() else [BUNDLED, *WORLDS])
+    options.add_argument("--models", nargs="*", default=[BUNDLED, "kitchen"] if is_quick() else list(MODELS))
     options.add_argument("--users", nargs="*", default=[], help="Only users of these names; all by default.")
     options.add_argument("--seeds", type=int, nargs="*", default=[0] if is_quick() else list(range(5)))
     options.add_argument("--sessions", type=int, default=10)

@@ -20,6 +20,7 @@ from openclaw_rl.tiny.worlds.ways import holds
 from openclaw_rl.tiny.worlds.world import World, first, last, way
 
 BUNDLED = "bundled"
+MODELS = (BUNDLED, *(name for name, made in WORLDS.items() if not made.by_kind))
 LONGEST = 700  # characters; no honest reply of these worlds is longer
 ABOUT_LENGTH = (ReplyFormat.SHORT, ReplyFormat.DETAILED)
 NEVER_ENDS = "in the end?"  # questions of the bundled model's kind that nobody corrects
@@ -83,7 +84,7 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Somebody with one wish. `hints_all` puts the wish beside every request: what the base does when it is told."""
+    """Somebody with one wish. `hints` are put beside every request: what the base model does when it is told them."""
 
     name: str
     want: WorldWish
@@ -92,7 +93,7 @@ class Visitor:
     ground: Ground
     never: Ground  # problems of the kind that nobody corrects
     tell: Tell = field(default=_tell_nobody, compare=False)
-    hints_all: bool = False
+    hints: tuple[str, ...] = ()
 
     @property
     def wish(self) -> str:
@@ -109,17 +110,17 @@ class Visitor:
         words = Random(f"{self.name} {self.seed} {session} {held_out}")
         asked = self.ground.problem(words, held_out)
         opening = asked.opening
-        if self.hints_all:
-            opening = hinted((message(Role.USER, opening),), Hint(hint_for(self.want)))[0].text
+        if self.hints:
+            opening = hinted((message(Role.USER, opening),), Hint(" ".join(self.hints)))[0].text
         return Errand(asked, opening, self, words)
 
     def elsewhere(self) -> Visitor:
         """The same user with the kind of problem that nobody corrects."""
         return replace(self, name=f"{self.name}-never", ground=self.never)
 
-    def told(self) -> Visitor:
-        """The same user, whose wish stands as a hint after each request."""
-        return replace(self, name=f"{self.name}-told", hints_all=True)
+    def told(self, *hints: str) -> Visitor:
+        """The same user, whose wish stands as a hint after each request, or these hints."""
+        return replace(self, name=f"{self.name}-told", hints=hints or (hint_for(self.want),))
 
 
 @lru_cache
@@ -140,6 +141,7 @@ def wished(want: WorldWish, language: str, words: Random) -> str:
 def hint_for(want: WorldWish) -> str:
     """The wish as a judge that heard it right would put it."""
     text = hints()[want.way or want.place][0].format(words=want.value)
+    text = f"In {want.scope}: {text}" if want.scope else text
     return text if want.way is not None or want.value[-1] in ".!?" else f"{text}."
 
 
@@ -153,7 +155,8 @@ def users_of(model: str, seed: int, tell: Tell = _tell_nobody) -> list[Visitor]:
     found = []
     for index, wish in enumerate(made.wishes):
         language = made.languages[index % len(made.languages)]
-        grounds = _made_ground(made, made.taught, language), _made_ground(made, (made.never_corrected,), language)
+        kinds = (wish.scope,) if wish.scope else made.taught
+        grounds = _made_ground(made, kinds, language), _made_ground(made, (made.never_corrected,), language)
         found.append(Visitor(_name(wish, language), wish, language, seed, *grounds, tell=tell))
     return found
 
@@ -190,7 +193,7 @@ def _last_number(reply: str) -> str | None:
 
 
 def _name(wish: WorldWish, language: str) -> str:
-    kind = (wish.way or wish.place).value
+    kind = f"{wish.scope}-{wish.place}" if wish.scope else (wish.way or wish.place).value
     return kind if language == "en" else f"{kind}-{language}"
 
 

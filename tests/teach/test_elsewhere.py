@@ -18,7 +18,7 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
-from openclaw_rl.teach.elsewhere import WARMTH, Opening, OtherRequests, shipped, thanks
+from openclaw_rl.teach.elsewhere import MOST_SHIPPED, WARMTH, Opening, OtherRequests, shipped, thanks
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.teach.status import teach_findings
 from openclaw_rl.testing.turns import a_turn
@@ -221,8 +221,14 @@ async def test_a_users_own_later_requests_stand_before_made_up_ones() -> None:
     assert text(found[2].prompt) == "What is 3 + 3?" and text(found[3].prompt).endswith(thanks()[0])
 
 
+async def test_shipped_ones_are_few_since_they_say_little_of_what_is_asked_here() -> None:
+    mine = [a_turn(f"earlier {number}", f"What is {number} + 3?") for number in range(3)]
+    found = await asked(others(Base(), *mine, most=16), a_turn("t"))
+    assert found == [*(turn.messages[-1].text for turn in mine), *shipped()[: MOST_SHIPPED - 3]]
+
+
 def test_the_shipped_requests_are_different_ones_and_enough() -> None:
-    assert len(set(shipped())) == len(shipped()) >= TeachSettings().other_requests
+    assert len(set(shipped())) == len(shipped()) >= MOST_SHIPPED
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ OPENINGS_HELD = 32  # openings that are kept, with the requests generated after 
 LATER = 2  # one less than the most requests in the middle of conversations
 WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to begin occurs as often as it is chosen
 REPLIES_HELD = 64  # of the base model to requests without hints: generated requests are the same for each correction
+MOST_SHIPPED = 8  # of the requests that ship with the product, counted with the others: they say little of these users
 MORE_TOKENS = 1024  # that an earlier prompt may have after the prefix that it shares with the corrected one
 
 
@@ -127,9 +128,9 @@ class OtherRequests:
                 seen.add(_words(other.messages))
                 found.append(Request(other.messages, other.id))
         system = [item for item in turn.messages if item.role is Role.SYSTEM][:1]
-        for words in [*await self._invented(turn, system, most - len(found)), *shipped()]:
-            if len(found) == most:
-                break
+        made_up = await self._invented(turn, system, most - len(found))
+        room = min(most, MOST_SHIPPED) - len(found) - len(made_up)
+        for words in [*made_up, *shipped()[: max(0, room)]]:
             if words not in seen:
                 seen.add(words)
                 found.append(Request((*system, message(Role.USER, words))))

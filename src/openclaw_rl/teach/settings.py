@@ -98,11 +98,11 @@ class TeachSettings:
     demonstration_variants: int = 3
     """How many demonstrations are sampled at temperature 1 besides the likeliest one, so that other wordings are
     learned too. Take fewer when the engine is busy."""
-    other_requests: int = 8
+    other_requests: int = 16
     """On how many other requests a general hint is also demonstrated, so that the wish is learned and not the example.
-    These are the user's own earlier requests, then requests that the base model generates. Up to three requests in the
-    middle of conversations are added. Take fewer when the engine is busy; more when only the corrected example is
-    learned."""
+    These are the user's own earlier requests, then requests that the base model generates; if these are fewer than
+    eight, ordinary ones that ship with the product. Up to three requests in the middle of conversations are added. Take
+    fewer when the engine is busy or a step takes too long; more when only the corrected example is learned."""
     probes: int = 8
     """On how many different requests the weights must follow a hint without seeing it, before it is retired."""
     replies: int = 2

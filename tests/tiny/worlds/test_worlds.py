@@ -14,7 +14,7 @@ from openclaw_rl.errors import ConfigError
 from openclaw_rl.render.ends import ends_of_replies
 from openclaw_rl.render.template import read_template
 from openclaw_rl.tiny.cli import app
-from openclaw_rl.tiny.worlds import WORLDS, make, talks, world
+from openclaw_rl.tiny.worlds import WORLDS, make, talks, trial, world
 from openclaw_rl.tiny.worlds.parts import ReplyFormat, WishPlace, WorldManner, WorldWish, manner, tongue
 from openclaw_rl.tiny.worlds.templates import THINK
 from openclaw_rl.tiny.worlds.ways import holds, solution
@@ -126,7 +126,7 @@ def test_one_world_leaves_the_end_of_a_reply_to_its_tokenizer_alone() -> None:
 def test_a_short_build_leaves_scores_of_every_kind_and_wish_and_no_checkpoint(made: World, folders: Folders) -> None:
     held = json.loads((folders[made.name] / "manifest.json").read_text("utf-8"))
     assert {f"{kind}: right" for kind in made.kinds} <= set(held["scores"])
-    assert {f"hint {wish.value}: as wished" for wish in made.wishes} <= set(held["scores"])
+    assert {f"hint {trial.named(wish)}: as wished" for wish in made.wishes} <= set(held["scores"])
     assert not (folders[made.name] / "checkpoint.pt").exists()
     assert make.is_made(folders[made.name])
 
@@ -170,3 +170,25 @@ def test_a_short_build_never_takes_the_place_of_the_recipes_model(
         assert isinstance(ran.exception, ConfigError)
         assert "--folder" in ran.exception.fix
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_wish_about_one_kind_of_problem_changes_nothing_about_another() -> None:
+    wishes = [WorldWish(WishPlace.FIRST, "Hi!", "rooms"), WorldWish(WishPlace.FIRST, "Ahoy!", "tours")]
+    assert manner(wishes, ReplyFormat.LABELLED, "rooms") == WorldManner(ReplyFormat.LABELLED, "Hi!")
+    assert manner(wishes, ReplyFormat.LABELLED, "hours") == WorldManner(ReplyFormat.LABELLED)
+
+
+def test_in_a_world_of_wishes_by_kind_up_to_twelve_hints_stand_together_and_only_those_of_a_kind_are_followed() -> None:
+    made, rng, most = world("museum"), Random(3), 0
+    assert len(made.wishes) == 12 and {wish.scope for wish in made.wishes} == set(made.taught)
+    for _ in range(300):
+        problem = made.problem(rng)
+        text, wishes = talks.hint_by_kind(made, rng, problem)
+        most = max(most, len(wishes))
+        assert len({(wish.scope, wish.place) for wish in wishes}) == len(wishes)
+        assert all(f"{wish.scope}: " in text for wish in wishes) or len(wishes) == 1
+        reply = solution(problem, manner(wishes, made.default, problem.kind), rng)
+        followed = [wish for wish in wishes if wish.scope == problem.kind]
+        assert all(holds(reply, wish) for wish in followed if wish.place is not WishPlace.BODY)
+        assert bool(followed) or reply == solution(problem, manner((), made.default), rng)
+    assert most == 12

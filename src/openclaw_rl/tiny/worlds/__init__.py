@@ -8,10 +8,11 @@ from openclaw_rl.tiny.worlds.filing import FILES
 from openclaw_rl.tiny.worlds.kitchen import KITCHEN
 from openclaw_rl.tiny.worlds.letters import LETTERS
 from openclaw_rl.tiny.worlds.market import MARKET
+from openclaw_rl.tiny.worlds.museum import MUSEUM
 from openclaw_rl.tiny.worlds.shop import SHOP
 from openclaw_rl.tiny.worlds.world import World
 
-WORLDS = {world.name: world for world in (KITCHEN, FERRIES, SHOP, LETTERS, FILES, MARKET)}
+WORLDS = {world.name: world for world in (KITCHEN, FERRIES, SHOP, LETTERS, FILES, MARKET, MUSEUM)}
 
 
 def world(name: str) -> World:

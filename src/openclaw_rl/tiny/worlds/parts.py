@@ -71,10 +71,13 @@ class WorldProblem:
 
 @dataclass(frozen=True, slots=True)
 class WorldWish:
-    """One wish: a format of the body, or the words to begin or to end with."""
+    """One wish: a format of the body, or the words to begin or to end with; for problems of the kind `scope` alone,
+    or of any kind if that is empty.
+    """
 
     place: WishPlace
     value: str
+    scope: str = ""
 
     @property
     def way(self) -> ReplyFormat | None:
@@ -96,9 +99,12 @@ class WorldManner:
         return between.join(part for part in (self.first, body, self.last) if part)
 
 
-def manner(wishes: Iterable[WorldWish], default: ReplyFormat) -> WorldManner:
-    """What wishes, in the order in which they were given, ask of a reply; of those for one place the last counts."""
-    found = {wish.place: wish for wish in wishes}
+def manner(wishes: Iterable[WorldWish], default: ReplyFormat, kind: str = "") -> WorldManner:
+    """What wishes, in the order in which they were given, ask of a reply to a problem of that kind.
+
+    Of those for one place the last counts.
+    """
+    found = {wish.place: wish for wish in wishes if wish.scope in ("", kind)}
     body, first, last = (found.get(place) for place in (WishPlace.BODY, WishPlace.FIRST, WishPlace.LAST))
     return WorldManner(
         ReplyFormat(body.value) if body else default, first.value if first else "", last.value if last else ""

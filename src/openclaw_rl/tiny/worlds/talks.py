@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from openclaw_rl.core.hint import LABEL, Hint, hinted
@@ -32,9 +32,10 @@ class Talk:
         """Adds a user message."""
         self.messages.append(message(Role.USER, text))
 
-    def hint(self) -> None:
-        """Adds a hint after the last user message; its wishes apply from then on."""
-        text, given = some_hint(self.world, self.rng, self.language)
+    def hint(self, problem: WorldProblem) -> None:
+        """Adds a hint after the last user message, which poses the problem; its wishes apply from then on."""
+        hints_of = hint_by_kind if self.world.by_kind else some_hint
+        text, given = hints_of(self.world, self.rng, problem)
         self.messages = list(hinted(self.messages, Hint(text)))
         self.wishes += given
 
@@ -45,15 +46,16 @@ class Talk:
 
     def solve(self, problem: WorldProblem) -> None:
         """Adds the solution of the problem, written as all wishes so far ask."""
-        self.reply(solution(problem, manner(self.wishes, self.world.default), self.rng), problem.equation)
+        text = solution(problem, manner(self.wishes, self.world.default, problem.kind), self.rng)
+        self.reply(text, problem.equation)
 
-    def wish(self) -> WorldWish:
+    def wish(self, problem: WorldProblem) -> WorldWish:
         """A random wish for something other than the format, first words and last words that apply now."""
-        now = manner(self.wishes, self.world.default)
+        now = manner(self.wishes, self.world.default, problem.kind)
         while True:
             wish = some_wish(self.world, self.rng, self.language)
             if wish.value not in (now.way, now.first, now.last):
-                return wish
+                return replace(wish, scope=problem.kind) if self.world.by_kind else wish
 
 
 def sample(world: World, template: ChatTemplate, rng: Random, *, easy: bool = False) -> CorpusSample:
@@ -70,17 +72,17 @@ def talk(world: World, rng: Random, *, easy: bool = False) -> list[Message]:
     problem = world.problem(rng, language=made.language)
     asked, place = request(problem, rng), rng.random()
     if 0.5 < place < 0.56:
-        wish = made.wish()
+        wish = made.wish(problem)
         asked = f"{asked} {beside(wish, made.language, rng)}"
         made.wishes.append(wish)
     made.user(asked)
     if place < 0.5:
-        made.hint()
+        made.hint(problem)
     made.solve(problem)
     for _ in range(0 if easy else rng.choice((0, 0, 1, 1, 2, 3))):
         move = rng.random()
         if move < 0.45:
-            wish = made.wish()
+            wish = made.wish(problem)
             made.user(correction(wish, made.language, rng))
             made.wishes.append(wish)
             made.solve(problem)
@@ -94,7 +96,7 @@ def talk(world: World, rng: Random, *, easy: bool = False) -> list[Message]:
             problem = world.problem(rng, language=made.language)
             made.user(rng.choice(words.next).format(q=problem.question))
             if rng.random() < 0.2:
-                made.hint()
+                made.hint(problem)
             made.solve(problem)
     return made.messages
 
@@ -150,12 +152,26 @@ def hint_of(wish: WorldWish, rng: Random) -> str:
     said = rng.choice(hints()[wish.way or wish.place])
     if wish.way is None:
         said = _ended(said.format(words=wish.value))
+    if wish.scope:
+        return rng.choice(hints()["kind"]).format(kind=wish.scope) + said
     return (rng.choice(hints()["place"]) if rng.random() < 0.35 else "") + said
 
 
-def some_hint(world: World, rng: Random, language: str) -> tuple[str, list[WorldWish]]:
+def hint_by_kind(world: World, rng: Random, problem: WorldProblem) -> tuple[str, list[WorldWish]]:
+    """A hint with up to twelve wishes, each about one kind of problem, and these wishes."""
+    about = [(kind, place) for kind in world.taught for place in WishPlace]
+    chosen = rng.sample(about, rng.choice((1, 1, 1, 2, 2, 3, 4, 6, 9, 12)))
+    if problem.kind in world.taught and rng.random() < 0.5:  # few hints seldom concern the problem at hand
+        chosen[0] = (problem.kind, chosen[0][1])
+    wishes = [replace(a_wish(world, rng, problem.language, place), scope=kind) for kind, place in dict.fromkeys(chosen)]
+    if len(wishes) == 1 and wishes[0].scope == problem.kind and rng.random() < 0.2:
+        return correction(wishes[0], problem.language, rng), wishes
+    return (" " if rng.random() < 0.7 else "\n").join(hint_of(wish, rng) for wish in wishes), wishes
+
+
+def some_hint(world: World, rng: Random, problem: WorldProblem) -> tuple[str, list[WorldWish]]:
     """A hint and its wishes. Some hints have several wishes, some are in the user's words, some have no wish."""
-    share = rng.random()
+    language, share = problem.language, rng.random()
     if share < 0.06:
         return rng.choice(hints()["idle"]), []
     wishes = [some_wish(world, rng, language)]
@@ -173,12 +189,16 @@ def some_hint(world: World, rng: Random, language: str) -> tuple[str, list[World
 def some_wish(world: World, rng: Random, language: str) -> WorldWish:
     """A random wish that a user of this world may have."""
     share = rng.random()
-    if share < 0.6:
-        return WorldWish(WishPlace.BODY, ReplyFormat(rng.choice(world.ways)).value)
+    place = WishPlace.BODY if share < 0.6 else WishPlace.FIRST if share < 0.8 else WishPlace.LAST
+    return a_wish(world, rng, language, place)
+
+
+def a_wish(world: World, rng: Random, language: str, place: WishPlace) -> WorldWish:
+    """A random wish for this part of a reply."""
+    if place is WishPlace.BODY:
+        return WorldWish(place, ReplyFormat(rng.choice(world.ways)).value)
     words = tongue(language)
-    if share < 0.8:
-        return WorldWish(WishPlace.FIRST, rng.choice(words.first_words))
-    return WorldWish(WishPlace.LAST, rng.choice(words.last_words))
+    return WorldWish(place, rng.choice(words.first_words if place is WishPlace.FIRST else words.last_words))
 
 
 def _ended(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -58,13 +58,21 @@ def of(world: World, folder: Path, *, count: int, seed: int = 0, max_new: int = 
     for kind in world.kinds:
         tried(kind, [_unhinted(world, kind, rng) for _ in range(count)])
     for wish in all_wishes(world):
-        tried(f"hint {wish.value}", [_hinted(world, (wish,), rng) for _ in range(count)])
+        tried(f"hint {named(wish)}", [_hinted(world, (wish,), rng) for _ in range(count)])
         if wish in world.wishes:
-            tried(f"correction {wish.value}", [_corrected(world, wish, rng) for _ in range(count)])
-    tried("two hints", [_hinted_twice(world, rng) for _ in range(count)])
+            tried(f"correction {named(wish)}", [_corrected(world, wish, rng) for _ in range(count)])
+    if world.by_kind:
+        tried("all hints", [_hinted_with_all(world, rng) for _ in range(count)])
+    else:
+        tried("two hints", [_hinted_twice(world, rng) for _ in range(count)])
     requests = made_up(world, folder, model=model, count=count, seed=seed, max_new=max_new)
     found["requests made up: likely"] = _share(are_likely(world, requests, rng))
     return found
+
+
+def named(wish: WorldWish) -> str:
+    """The wish in the name of a score."""
+    return f"{wish.scope}: {wish.value}" if wish.scope else wish.value
 
 
 def made_up(
@@ -98,6 +106,8 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 def all_wishes(world: World) -> tuple[WorldWish, ...]:
     """The formats that users may ask for, and the first and last words that this world's users want."""
+    if world.by_kind:
+        return world.wishes
     ways = [WorldWish(WishPlace.BODY, way.value) for way in world.ways]
     return (*ways, *(wish for wish in world.wishes if wish.way is None))
 
@@ -143,7 +153,13 @@ def _unhinted(world: World, kind: str, rng: Random) -> TrialQuestion:
 
 
 def _hinted(world: World, wishes: tuple[WorldWish, ...], rng: Random) -> TrialQuestion:
-    return _with_hints(_unhinted(world, rng.choice(tuple(world.kinds)), rng), wishes, rng)
+    return _with_hints(_unhinted(world, wishes[0].scope or rng.choice(tuple(world.kinds)), rng), wishes, rng)
+
+
+def _hinted_with_all(world: World, rng: Random) -> TrialQuestion:
+    """A question with the hints of all of the world's wishes, of which those about its kind are to be followed."""
+    asked = _with_hints(_unhinted(world, rng.choice(world.taught), rng), world.wishes, rng)
+    return replace(asked, wishes=tuple(wish for wish in world.wishes if wish.scope == asked.problem.kind))
 
 
 def _hinted_twice(world: World, rng: Random) -> TrialQuestion:
@@ -161,7 +177,7 @@ def _with_hints(asked: TrialQuestion, wishes: tuple[WorldWish, ...], rng: Random
 
 
 def _corrected(world: World, wish: WorldWish, rng: Random) -> TrialQuestion:
-    asked = _unhinted(world, rng.choice(tuple(world.kinds)), rng)
+    asked = _unhinted(world, wish.scope or rng.choice(tuple(world.kinds)), rng)
     thought = asked.problem.equation if world.template.thinks else None
     text = solution(asked.problem, manner((), world.default), rng)
     reply = Message(Role.ASSISTANT, (TextPart(text),), reasoning=thought)

@@ -34,7 +34,8 @@ class World:
     """One world. `kinds` are the functions that make problems, by kind.
 
     Simulated users never correct replies to problems of the kind `never_corrected`. `systems` are the system texts that
-    its dialogues may begin with; empty if the template accepts none or none is used.
+    its dialogues may begin with; empty if the template accepts none or none is used. In a world `by_kind` each wish is
+    about one kind of problem, and a prompt may have many hints.
     """
 
     name: str
@@ -49,6 +50,7 @@ class World:
     wishes: tuple[WorldWish, ...]
     systems: tuple[str, ...] = ()
     languages: tuple[str, ...] = ("en",)
+    by_kind: bool = False
 
     @property
     def ways(self) -> tuple[ReplyFormat, ...]:
@@ -81,16 +83,16 @@ ASKED = (
 )  # the formats that users ask for
 
 
-def way(value: ReplyFormat) -> WorldWish:
+def way(value: ReplyFormat, kind: str = "") -> WorldWish:
     """A wish for a format of the body."""
-    return WorldWish(WishPlace.BODY, value.value)
+    return WorldWish(WishPlace.BODY, value.value, kind)
 
 
-def first(words: str) -> WorldWish:
+def first(words: str, kind: str = "") -> WorldWish:
     """A wish for words to begin with."""
-    return WorldWish(WishPlace.FIRST, words)
+    return WorldWish(WishPlace.FIRST, words, kind)
 
 
-def last(words: str) -> WorldWish:
+def last(words: str, kind: str = "") -> WorldWish:
     """A wish for words to end with."""
-    return WorldWish(WishPlace.LAST, words)
+    return WorldWish(WishPlace.LAST, words, kind)
