@@ -11,6 +11,7 @@ from random import Random
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from openclaw_rl.core.hint import LABEL
 from openclaw_rl.evals.people.jobs import Job, Person
 from openclaw_rl.evals.people.wishes import WishKind
 from openclaw_rl.evals.personalization.probes import FIRST_HELD_OUT
@@ -69,8 +70,9 @@ class Learner:
         return web.json_response(answer, headers=told)
 
     def _message(self, messages: list[dict[str, str]], *, is_main: bool) -> tuple[dict[str, object], str]:
-        has_note = self.obeys_notes and messages[0]["role"] == "system"
-        said = [item["content"] for item in messages if item["role"] == "user"]
+        asked = messages[-1]["content"] or ""
+        has_note = (self.obeys_notes and messages[0]["role"] == "system") or LABEL in asked
+        said = [item["content"].partition(f"\n\n{LABEL}")[0] for item in messages if item["role"] == "user"]
         job, last = self._jobs[said[0]], messages[-1]
         if last["role"] == "tool":
             return {"content": "Done, the answer stands in the file."}, "stop"

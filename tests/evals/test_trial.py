@@ -15,7 +15,7 @@ from openclaw_rl.evals.personalization.methods import METHODS, EvalMethod
 from openclaw_rl.evals.personalization.plan import three
 from openclaw_rl.evals.personalization.probes import ODD_KEPT, BaseShares, MeasurementTarget, Probes
 from openclaw_rl.evals.personalization.trial import TrialRun
-from openclaw_rl.evals.personalization.trials import AGAIN, BEFORE, CONVERGED, LAST, TWICE, Trial, TrialSettings
+from openclaw_rl.evals.personalization.trials import AGAIN, BEFORE, CONVERGED, LAST, TOLD, TWICE, Trial, TrialSettings
 
 PEOPLE = three(ToyExercises(), 0)
 STUDENT, ASSISTANT, TEACHER = PEOPLE
@@ -151,7 +151,9 @@ async def test_taught_in_turn_each_goes_on_until_they_converge_or_are_given_up(t
         trial = await TrialRun(client, METHOD["recipe"], 0, one, one, ScriptedVoice(), SETTINGS, probes).run_in_turn()
     taught = [session.person for session in trial.sessions]
     assert taught == ["student"] * 5 + ["assistant"] * 5 + ["teacher"] * 6
-    assert [(point.label, point.after_session) for point in trial.points] == [(BEFORE, 0), (LAST, 16)]
+    assert [(point.label, point.after_session) for point in trial.points] == [(BEFORE, 0), (TOLD, 0), (LAST, 16)]
+    told = trial.points[1]
+    assert [told.of(person.name).wish for person in PEOPLE] == [4, 4, 4]  # with their hints after each request
     assert [trial.end.of(person.name).wish for person in PEOPLE] == [4, 4, 0]
     assert {request["user"] for request in mind.requests} == {"one"}
 

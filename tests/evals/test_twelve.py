@@ -10,7 +10,7 @@ from openclaw_rl.evals.people.exercises import ToyExercises
 from openclaw_rl.evals.people.wishes import WishKind
 from openclaw_rl.evals.personalization.methods import CARRIES, Mode
 from openclaw_rl.evals.personalization.plan import EvalPlan
-from openclaw_rl.evals.personalization.trials import BEFORE, LAST, MeasuredShares, Point, Trial
+from openclaw_rl.evals.personalization.trials import BEFORE, LAST, TOLD, MeasuredShares, Point, Trial
 from openclaw_rl.evals.wishes.report import as_html, as_markdown
 from openclaw_rl.evals.wishes.run import TWELVE, as_wish, one_user, wish_figures
 from openclaw_rl.tiny import manners
@@ -57,14 +57,17 @@ def test_what_holds_and_what_it_costs_is_counted_as_served_and_bare(tmp_path: Pa
     plan = EvalPlan(Mode.JOINT, CARRIES[2:], (0,), {}, tmp_path, cast=one_user, in_turn=True)
     before = Point(BEFORE, 0, (shares("a", 1, 100), shares("b", 0, 100), shares("c", 0, 100)))
     end = Point(LAST, 9, (shares("a", 8, 130, 10), shares("b", 7, 130, 2), shares("c", 10, 100, 10)))
-    trial = Trial("bridge", 0, ("a", "b", "c"), (), (before, end), 0, 0, 0, 0, 1.0)
+    told_all = Point(TOLD, 0, (shares("a", 9, 150), shares("b", 8, 150), shares("c", 1, 150)))
+    trial = Trial("bridge", 0, ("a", "b", "c"), (), (before, told_all, end), 0, 0, 0, 0, 1.0)
     found = wish_figures(plan, [trial])
     assert json.loads(json.dumps(found)) == found
     told = found["carries"]["bridge"]  # type: ignore[index,call-overload]
     # at least 8 of 10: a and c as served, a and c bare
     assert (told["held"], told["held_bare_by_seed"], told["of"]) == (2, [2], 3)
+    # told all wishes the model follows a and b; of these a holds
+    assert (told["told_by_seed"], told["held_of_told_by_seed"]) == ([2], [1])
     assert told["prompt_tokens_added"] == 20  # (30 + 30 + 0) / 3
     # right before: 10, 9, 9; in the end 10, 10, 10
     assert told["accuracy_drop_points"] == -6.67
-    assert "| bridge | 2 | 2 |" in as_markdown(found)
+    assert "| bridge | 2 | 2 | 2 | 1 |" in as_markdown(found)
     assert "10 % → 80 %" in as_html(found)

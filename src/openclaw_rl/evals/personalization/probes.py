@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 from openai.types.chat import ChatCompletionMessageParam
 
+from openclaw_rl.core.hint import LABEL
 from openclaw_rl.evals.client import Client
 from openclaw_rl.evals.people.agent import AgentAnswer, AskOptions, answered
 from openclaw_rl.evals.people.jobs import Assessment, Person
@@ -25,11 +26,15 @@ ODD_KEPT = 3  # replies of one measurement that are kept to be read
 
 @dataclass(frozen=True, slots=True)
 class MeasurementTarget:
-    """Whom to measure, with which system text; `may_carry` says that the server may add hints to main requests."""
+    """Whom to measure, with which system text, and with which hints after each request.
+
+    `may_carry` says that the server may add hints to main requests.
+    """
 
     person: Person
     system: str = ""
     may_carry: bool = False
+    hints: str = ""
 
 
 @dataclass(slots=True)
@@ -75,8 +80,8 @@ class Probes:
             served = await self._measured(asked, is_side=False)
             bare = await self.shares(replace(asked, may_carry=False))
             return replace(served, bare=bare.wish)
-        key = (version, person.name, asked.system)
-        is_base = number_of(version) == 0 and not asked.system
+        key = (version, person.name, asked.system + asked.hints)
+        is_base = number_of(version) == 0 and not key[-1]
         found = self._known.get(key) or (self.base.get(person) if is_base else None)
         if found is None:
             found = await self._measured(asked, is_side=True)
@@ -108,7 +113,8 @@ class Probes:
             async with slots:
                 with workspace(job.files) as place:
                     messages: list[ChatCompletionMessageParam] = [*job.before]
-                    messages.append({"role": "user", "content": job.opening})
+                    content = f"{job.opening}\n\n{LABEL} {asked.hints}" if asked.hints else job.opening
+                    messages.append({"role": "user", "content": content})
                     answer = await answered(self.client, messages, place, manner, seed=number)
                     holds = job.path is not None and place.holds(job.path, job.problem.answer)
             return _Found(job.opening, answer, job.assess(answer, holds=holds))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 
 from openai.types.chat import ChatCompletionMessageParam
 
@@ -22,6 +23,7 @@ from openclaw_rl.evals.personalization.trials import (
     BEFORE,
     CONVERGED,
     LAST,
+    TOLD,
     TWICE,
     Point,
     Trial,
@@ -94,10 +96,16 @@ class TrialRun:
         return await self._trial(time.monotonic() - started)
 
     async def run_in_turn(self) -> Trial:
-        """One person after the other, each until they converge or are given up; everybody is measured at the end."""
+        """One person after the other, each until they converge or are given up; everybody is measured at the end.
+
+        Before that the untrained model is measured with all of their wishes as hints in its prompt.
+        """
         started, total = time.monotonic(), len(self.people) * self.settings.sessions
         self.memories = {person.user_id: Memory() for person in self.everybody}
         await self._measure(BEFORE, 0)
+        hints = " ".join(person.wish.stated(Random(self.seed)) for person in self.people)
+        told = [await self.probes.shares(MeasurementTarget(person, hints=hints)) for person in self.everybody]
+        self.points.append(Point(TOLD, 0, tuple(told)))
         for at, person in enumerate(self.people):
             for number in range(1, self.settings.sessions + 1):
                 session = await self._session(person, number)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from openclaw_rl.evals.records import converged_at
 
-BEFORE, CONVERGED, AGAIN, TWICE, LAST = "before", "converged", "again", "twice", "last"
+BEFORE, TOLD, CONVERGED, AGAIN, TWICE, LAST = "before", "told", "converged", "again", "twice", "last"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,15 @@ from openclaw_rl.evals.report import markdown_table, page, page_table, put_secti
 LEGEND = (
     "One user teaches twelve wishes one after another to one model, each until three first replies running met it or "
     "it was given up. A wish holds if at least {holds:.0%} of first replies to unseen tasks follow it in the end, as "
-    "served; bare, with nothing added to the prompt. Tokens are those a prompt grew by, on average over the twelve."
+    "served; bare, with nothing added to the prompt. Of told: of those that the untrained model follows as often with "
+    "all twelve as hints in its prompt. Tokens are those a prompt grew by, on average over the twelve."
 )
 COLUMNS = (
     "carry",
     "hold",
     "hold bare",
+    "told",
+    "hold of told",
     "were met once",
     "prompt tokens added",
     "accuracy lost",
@@ -51,11 +54,9 @@ def write_results(document: Path, figures: dict[str, Json]) -> None:
 
 def table(figures: dict[str, Json]) -> list[list[str]]:
     """A row for each carry."""
-    names = ("held_by_seed", "held_bare_by_seed", "taught_by_seed", "prompt_tokens_added", "accuracy_drop_points")
-    return [
-        [name, *(_told(own.get(key)) for key in (*names, "corrections", "sessions"))]
-        for name, own in _tables(figures["carries"]).items()
-    ]
+    held = ("held_by_seed", "held_bare_by_seed", "told_by_seed", "held_of_told_by_seed", "taught_by_seed")
+    names = (*held, "prompt_tokens_added", "accuracy_drop_points", "corrections", "sessions")
+    return [[name, *(_told(own.get(key)) for key in names)] for name, own in _tables(figures["carries"]).items()]
 
 
 def wishes(figures: dict[str, Json]) -> list[list[str]]:

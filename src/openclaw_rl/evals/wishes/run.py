@@ -13,7 +13,7 @@ from openclaw_rl.evals.people.jobs import Person
 from openclaw_rl.evals.people.wishes import HiddenWish, WishKind, detailed, friendly, natural
 from openclaw_rl.evals.personalization.figures import conditions_told
 from openclaw_rl.evals.personalization.plan import EvalPlan
-from openclaw_rl.evals.personalization.trials import Trial
+from openclaw_rl.evals.personalization.trials import TOLD, Point, Trial
 from openclaw_rl.tiny import manners
 from openclaw_rl.tiny.styles import Style
 
@@ -69,6 +69,8 @@ def wish_figures(plan: EvalPlan, trials: Sequence[Trial]) -> dict[str, Json]:
             "held": statistics.median(held),
             "held_by_seed": list(held),
             "held_bare_by_seed": [_held(trial, is_bare=True) for trial in own],
+            "told_by_seed": [len(_told(trial)) for trial in own],
+            "held_of_told_by_seed": [_held(trial, _told(trial)) for trial in own],
             "taught_by_seed": [sum(trial.converged_at(name) is not None for name in trial.people) for trial in own],
             "of": len(own[0].people),
             "prompt_tokens_added": round(statistics.fmean(_tokens_added(trial) for trial in own), 1),
@@ -88,12 +90,23 @@ def wish_figures(plan: EvalPlan, trials: Sequence[Trial]) -> dict[str, Json]:
     }
 
 
-def _held(trial: Trial, *, is_bare: bool = False) -> int:
-    """Wishes that are followed at the end."""
+def _held(trial: Trial, among: Sequence[str] | None = None, *, is_bare: bool = False) -> int:
+    """Wishes that are followed at the end, of all or of these."""
+    return len([name for name in _followed(trial.end, is_bare=is_bare) if among is None or name in among])
+
+
+def _told(trial: Trial) -> list[str]:
+    """The wishes that the untrained model follows with all twelve as hints in its prompt."""
+    point = trial.point(TOLD)
+    return [] if point is None else _followed(point)
+
+
+def _followed(point: Point, *, is_bare: bool = False) -> list[str]:
     counts = [
-        (shares.bare if is_bare and shares.bare is not None else shares.wish, shares.of) for shares in trial.end.shares
+        (shares.person, shares.bare if is_bare and shares.bare is not None else shares.wish, shares.of)
+        for shares in point.shares
     ]
-    return sum(wish / of >= HOLDS for wish, of in counts)
+    return [name for name, wish, of in counts if wish / of >= HOLDS]
 
 
 def _tokens_added(trial: Trial) -> float:
