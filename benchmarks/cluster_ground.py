@@ -8,13 +8,12 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 import aiohttp
-from aiohttp import web
 
 from benchmarks.http import KEY
 from benchmarks.kills_real import judging
@@ -130,7 +129,7 @@ class Program:
     ground: Ground
     _process: asyncio.subprocess.Process | None = None
     _url: str = ""
-    _judge: web.AppRunner | None = None
+    _judge: AsyncExitStack = field(default_factory=AsyncExitStack)
     _logs: list[Path] = field(default_factory=list)
 
     @property
@@ -147,7 +146,7 @@ class Program:
     async def prepare(self) -> None:
         """Its folder and its judge."""
         self.home.mkdir()
-        self._judge, url = await judging()
+        url = await self._judge.enter_async_context(judging())
         (self.home / "config.toml").write_text(CONFIG.format(python=self.ground.python, judge=url), "utf-8")
 
     async def start(self) -> str:
@@ -186,8 +185,7 @@ class Program:
         """Ends what is left."""
         if self._process is not None and self._process.returncode is None:
             await self.kill()
-        if self._judge is not None:
-            await self._judge.cleanup()
+        await self._judge.aclose()
 
     async def version(self) -> int:
         """The number of the version that is served."""

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from benchmarks.common import make_model
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.sampling import Sampling
@@ -56,12 +57,9 @@ class Load:
 
 def made_model(folder: Path, made: MadeModel) -> Path:
     """Writes a random model in float32."""
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    torch.manual_seed(0)
     heads = max(2, made.hidden // 64)
-    config = Qwen3Config(
+    return make_model(
+        folder,
         vocab_size=made.vocabulary,
         hidden_size=made.hidden,
         intermediate_size=3 * made.hidden,
@@ -70,10 +68,7 @@ def made_model(folder: Path, made: MadeModel) -> Path:
         num_key_value_heads=max(1, heads // 2),
         head_dim=64,
         tie_word_embeddings=made.is_tied,
-        max_position_embeddings=32768,
     )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    return folder
 
 
 def measured(model: Path, load: Load) -> tuple[float, float]:

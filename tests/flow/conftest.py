@@ -11,6 +11,8 @@ from aiohttp import web
 from flow_parts import Judging, Served
 from forked_trainer import PLACE, trainers_ready
 
+from openclaw_rl.testing.listening import listening
+
 
 @pytest.fixture(autouse=True)
 def log_as_before() -> Iterator[None]:
@@ -30,13 +32,9 @@ async def judging() -> AsyncIterator[Judging]:
     judge = Judging()
     app = web.Application()
     app.router.add_post("/v1/chat/completions", judge.answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    judge.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    yield judge
-    await runner.cleanup()
+    async with listening(app) as url:
+        judge.url = f"{url}/v1"
+        yield judge
 
 
 @pytest.fixture

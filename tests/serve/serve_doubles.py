@@ -26,6 +26,7 @@ from openclaw_rl.serve.parts import Control, ServeParts
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import Says, ScriptedEngine
+from openclaw_rl.testing.listening import listening
 
 VERSION = PolicyVersion("shared", 3)
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -145,13 +146,6 @@ async def serving(
             settings=settings or ServeSettings(),
         )
     )
-    runner = runner_of(build_app(parts, page))
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        port = runner.addresses[0][1]
-        made.append(Serving(f"http://127.0.0.1:{port}", parts, engine, book, answers=answers, given=given))
+    async with listening(runner_of(build_app(parts, page))) as url:
+        made.append(Serving(url, parts, engine, book, answers=answers, given=given))
         yield made[0]
-    finally:
-        await runner.cleanup()
