@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conversation import reply, serving, user
+from conversation import Served, reply, serving, user
 
 from openclaw_rl.core.episode import EpisodeEnd, EpisodeStep
 from openclaw_rl.core.message import Json
@@ -16,22 +16,19 @@ from openclaw_rl.errors import RequestError
 EPISODE = {"X-Episode-Id": "e1", "X-Episode-Task": "pens", "X-Episode-Group": "g", "X-Episode-Group-Size": "4"}
 
 
-async def test_headers_begin_an_episode_and_count_its_steps(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        first, placed = await served.ask("find the pens", "ls", headers=EPISODE | {"X-Episode-Seed": "7"})
-        assert placed.step == EpisodeStep("key:e1", 0) and placed.session == "key:e1"
-        assert placed.kind is TurnKind.MAIN and placed.why.startswith("main: it is a step of an episode; ")
-        talk = [user("find the pens"), reply("ls"), user("no such file")]
-        second, after = await served.ask(
-            talk, "cd", headers={"X-Episode-Id": "e1", "X-Episode-Observation": "terminal"}
-        )
-        assert after.step == EpisodeStep("key:e1", 1, "terminal")
-        row = await served.store.row(first.id)
-        assert row is not None and row.next_state is not None
-        assert (row.next_state.text, row.next_state.source) == ("no such file", NextStateSource.ENVIRONMENT)
-        held = await served.store.episodes.get("key:e1")
-        assert held is not None and (held.episode.group_size, held.episode.seed) == (4, 7)
-        assert [step.turn for step in held.steps] == [first.id, second.id]
+async def test_headers_begin_an_episode_and_count_its_steps(served: Served) -> None:
+    first, placed = await served.ask("find the pens", "ls", headers=EPISODE | {"X-Episode-Seed": "7"})
+    assert placed.step == EpisodeStep("key:e1", 0) and placed.session == "key:e1"
+    assert placed.kind is TurnKind.MAIN and placed.why.startswith("main: it is a step of an episode; ")
+    talk = [user("find the pens"), reply("ls"), user("no such file")]
+    second, after = await served.ask(talk, "cd", headers={"X-Episode-Id": "e1", "X-Episode-Observation": "terminal"})
+    assert after.step == EpisodeStep("key:e1", 1, "terminal")
+    row = await served.store.row(first.id)
+    assert row is not None and row.next_state is not None
+    assert (row.next_state.text, row.next_state.source) == ("no such file", NextStateSource.ENVIRONMENT)
+    held = await served.store.episodes.get("key:e1")
+    assert held is not None and (held.episode.group_size, held.episode.seed) == (4, 7)
+    assert [step.turn for step in held.steps] == [first.id, second.id]
 
 
 async def test_the_body_says_the_same_and_a_full_name_stays_as_it_is(tmp_path: Path) -> None:
@@ -57,11 +54,10 @@ async def test_where_every_step_has_a_prompt_of_its_own_what_it_shows_still_foll
     assert shown == [None, "state two"]  # the newest of two answers is the one that was acted on
 
 
-async def test_a_side_request_of_an_episode_is_no_step(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        _, placed = await served.ask("name this", headers=EPISODE | {"X-Turn-Type": "side"})
-        assert placed.kind is TurnKind.SIDE and placed.step is None
-        assert await served.store.episodes.page(limit=9) == []
+async def test_a_side_request_of_an_episode_is_no_step(served: Served) -> None:
+    _, placed = await served.ask("name this", headers=EPISODE | {"X-Turn-Type": "side"})
+    assert placed.kind is TurnKind.SIDE and placed.step is None
+    assert await served.store.episodes.page(limit=9) == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from claw_requests import BLOCK, READ, SYSTEM, first, runtime, said
 from claw_requests import ask as ask_claw
-from conversation import reply, serving, user
+from conversation import Served, reply, serving, user
 from wire import TOOLS, called, calling, chat, result, send
 
 from openclaw_rl.collect.clients.openclaw import SUMMARY
@@ -45,18 +45,17 @@ async def test_aiders_reminder_is_dropped_from_history_and_the_turn_is_still_lin
         assert "reminder" in placed.why or "removes again" in placed.why
 
 
-async def test_after_aider_changed_a_file_its_users_next_words_are_the_next_state(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        files = "I have *added these files to the chat* so you can go ahead and edit them.\n\nmain.py\n```\nx = 1\n```"
-        shown = (("user", files), ("assistant", "Ok, any changes I propose will be to those files."))
-        one, _ = await send(served, chat(*shown, ("user", f"add a flag\n\n{REMINDER}"), system=AIDER), "Here it is.")
-        done = (("user", "add a flag"), ("assistant", "Here it is."))
-        done += (("user", "I updated the files."), ("assistant", "Ok."))
-        onward = chat(*done, *shown, ("user", f"rename it\n\n{REMINDER}"), system=AIDER)
-        _, placed = await send(served, onward, "Renamed.")
-        assert placed.parent == one
-        heard = await served.next_state(one)
-        assert heard is not None and [item.text for item in heard] == ["rename it"]
+async def test_after_aider_changed_a_file_its_users_next_words_are_the_next_state(served: Served) -> None:
+    files = "I have *added these files to the chat* so you can go ahead and edit them.\n\nmain.py\n```\nx = 1\n```"
+    shown = (("user", files), ("assistant", "Ok, any changes I propose will be to those files."))
+    one, _ = await send(served, chat(*shown, ("user", f"add a flag\n\n{REMINDER}"), system=AIDER), "Here it is.")
+    done = (("user", "add a flag"), ("assistant", "Here it is."))
+    done += (("user", "I updated the files."), ("assistant", "Ok."))
+    onward = chat(*done, *shown, ("user", f"rename it\n\n{REMINDER}"), system=AIDER)
+    _, placed = await send(served, onward, "Renamed.")
+    assert placed.parent == one
+    heard = await served.next_state(one)
+    assert heard is not None and [item.text for item in heard] == ["rename it"]
 
 
 @BOTH
@@ -118,19 +117,17 @@ async def test_a_reply_whose_calls_a_client_wrote_down_in_words_is_known_by_thei
 
 
 @pytest.mark.parametrize("text", ["call_0a1b2c3d4e5f0 has failed", WRITTEN.format("call_0a1b2c3d4e5f1", "bash")])
-async def test_a_call_that_is_only_spoken_of_and_another_id_are_no_evidence(tmp_path: Path, text: str) -> None:
-    async with serving(tmp_path) as served:
-        await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", "{}", "call_0a1b2c3d4e5f0"))
-        _, placed = await send(served, chat(("user", "what?"), ("assistant", text), ("user", "so")), "so")
-        assert placed.parent is None
+async def test_a_call_that_is_only_spoken_of_and_another_id_are_no_evidence(served: Served, text: str) -> None:
+    await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", "{}", "call_0a1b2c3d4e5f0"))
+    _, placed = await send(served, chat(("user", "what?"), ("assistant", text), ("user", "so")), "so")
+    assert placed.parent is None
 
 
-async def test_a_call_id_that_names_its_function_is_no_evidence(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", '{"command": "a"}', "functions.bash:0"))
-        back = called("bash", '{"command": "b"}', "functions.bash:0")
-        _, placed = await send(served, chat(("user", "go"), back, result("functions.bash:0", "x"), tools=TOOLS), "so")
-        assert placed.parent is None
+async def test_a_call_id_that_names_its_function_is_no_evidence(served: Served) -> None:
+    await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", '{"command": "a"}', "functions.bash:0"))
+    back = called("bash", '{"command": "b"}', "functions.bash:0")
+    _, placed = await send(served, chat(("user", "go"), back, result("functions.bash:0", "x"), tools=TOOLS), "so")
+    assert placed.parent is None
 
 
 @BOTH
@@ -147,24 +144,22 @@ async def test_a_tag_that_smolagents_adds_to_a_reply_changes_nothing(
         assert heard is not None and heard[0].role is Role.TOOL
 
 
-async def test_a_task_that_smolagents_sends_behind_a_result_is_its_owners(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, _ = await send(served, chat(("user", "New task:\nsix by seven"), system=CODE), THOUGHT)
-        seen = "Observation:\nExecution logs:\n42\nNew task:\nin words, please"
-        said_ = (("user", "New task:\nsix by seven"), ("assistant", f"{THOUGHT}</code>"), ("user", seen))
-        await send(served, chat(*said_, system=CODE), "Thought: in words.\n<code>\n")
-        heard = await served.next_state(one)
-        assert heard is not None and [(item.role, item.text) for item in heard] == [(Role.USER, "in words, please")]
+async def test_a_task_that_smolagents_sends_behind_a_result_is_its_owners(served: Served) -> None:
+    one, _ = await send(served, chat(("user", "New task:\nsix by seven"), system=CODE), THOUGHT)
+    seen = "Observation:\nExecution logs:\n42\nNew task:\nin words, please"
+    said_ = (("user", "New task:\nsix by seven"), ("assistant", f"{THOUGHT}</code>"), ("user", seen))
+    await send(served, chat(*said_, system=CODE), "Thought: in words.\n<code>\n")
+    heard = await served.next_state(one)
+    assert heard is not None and [(item.role, item.text) for item in heard] == [(Role.USER, "in words, please")]
 
 
-async def test_two_tasks_of_smolagents_behind_one_result_are_both_its_owners(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, _ = await send(served, chat(("user", "New task:\nsix by seven"), system=CODE), THOUGHT)
-        seen = "Observation:\n42\nNew task:\nin words, please\nNew task:\nin German"
-        said_ = (("user", "New task:\nsix by seven"), ("assistant", f"{THOUGHT}</code>"), ("user", seen))
-        await send(served, chat(*said_, system=CODE), "Thought: in words.\n<code>\n")
-        heard = await served.next_state(one)
-        assert heard is not None and [item.text for item in heard] == ["in words, please\nin German"]
+async def test_two_tasks_of_smolagents_behind_one_result_are_both_its_owners(served: Served) -> None:
+    one, _ = await send(served, chat(("user", "New task:\nsix by seven"), system=CODE), THOUGHT)
+    seen = "Observation:\n42\nNew task:\nin words, please\nNew task:\nin German"
+    said_ = (("user", "New task:\nsix by seven"), ("assistant", f"{THOUGHT}</code>"), ("user", seen))
+    await send(served, chat(*said_, system=CODE), "Thought: in words.\n<code>\n")
+    heard = await served.next_state(one)
+    assert heard is not None and [item.text for item in heard] == ["in words, please\nin German"]
 
 
 async def test_a_reply_whose_object_a_client_wrote_anew_and_words_behind_a_label_are_known_again(
@@ -197,11 +192,10 @@ async def test_a_request_for_a_summary_and_what_follows_it_stay_in_the_conversat
         assert (placed.kind, placed.session) == (TurnKind.MAIN, begun.session)
 
 
-async def test_thinking_that_a_client_removed_changes_nothing(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, _ = await send(served, chat(("user", "so?")), "<think>\nHm.\n</think>\n\nYes.")
-        _, placed = await send(served, chat(("user", "so?"), ("assistant", "Yes."), ("user", "why?")), "Since.")
-        assert placed.parent == one
+async def test_thinking_that_a_client_removed_changes_nothing(served: Served) -> None:
+    one, _ = await send(served, chat(("user", "so?")), "<think>\nHm.\n</think>\n\nYes.")
+    _, placed = await send(served, chat(("user", "so?"), ("assistant", "Yes."), ("user", "why?")), "Since.")
+    assert placed.parent == one
 
 
 async def test_of_two_conversations_that_say_as_much_of_a_history_none_is_gone_on_from(tmp_path: Path) -> None:
@@ -214,11 +208,10 @@ async def test_of_two_conversations_that_say_as_much_of_a_history_none_is_gone_o
         assert placed.why.endswith("none of the replies in its history was served here")
 
 
-async def test_words_within_a_line_are_no_evidence(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        await send(served, chat(("user", "please do not fix it now")), "Fine.")
-        _, placed = await send(served, chat(("user", "fix it"), ("assistant", "Fine."), ("user", "no")), "so")
-        assert placed.parent is None
+async def test_words_within_a_line_are_no_evidence(served: Served) -> None:
+    await send(served, chat(("user", "please do not fix it now")), "Fine.")
+    _, placed = await send(served, chat(("user", "fix it"), ("assistant", "Fine."), ("user", "no")), "so")
+    assert placed.parent is None
 
 
 async def test_a_conversation_without_a_name_goes_on_after_its_compaction(tmp_path: Path) -> None:
@@ -234,25 +227,23 @@ async def test_a_conversation_without_a_name_goes_on_after_its_compaction(tmp_pa
         assert "session from the summary of it" in placed.why
 
 
-async def test_openclaws_block_in_the_middle_of_a_history_is_skipped(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        call = Message(Role.ASSISTANT, tool_calls=(ToolCall("call1", "read", "{}"),))
-        one, begun = await ask_claw(served, (SYSTEM, first("read it"), BLOCK), call)
-        back = Message(Role.TOOL, message("tool", "text").content, tool_call_id="call1")
-        two, placed = await ask_claw(served, (SYSTEM, first("read it"), call, back, BLOCK), "It says text.")
-        assert (placed.kind, placed.parent) == (TurnKind.MAIN, one)
-        onward = (SYSTEM, first("read it"), call, back, BLOCK, reply("It says text."), said("louder"))
-        _, placed = await ask_claw(served, onward, "TEXT")
-        assert (placed.kind, placed.session, placed.parent) == (TurnKind.MAIN, begun.session, two)
+async def test_openclaws_block_in_the_middle_of_a_history_is_skipped(served: Served) -> None:
+    call = Message(Role.ASSISTANT, tool_calls=(ToolCall("call1", "read", "{}"),))
+    one, begun = await ask_claw(served, (SYSTEM, first("read it"), BLOCK), call)
+    back = Message(Role.TOOL, message("tool", "text").content, tool_call_id="call1")
+    two, placed = await ask_claw(served, (SYSTEM, first("read it"), call, back, BLOCK), "It says text.")
+    assert (placed.kind, placed.parent) == (TurnKind.MAIN, one)
+    onward = (SYSTEM, first("read it"), call, back, BLOCK, reply("It says text."), said("louder"))
+    _, placed = await ask_claw(served, onward, "TEXT")
+    assert (placed.kind, placed.session, placed.parent) == (TurnKind.MAIN, begun.session, two)
 
 
-async def test_openclaws_summary_is_followed_by_one_newline_over_the_responses_api(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        _, begun = await ask_claw(served, (SYSTEM, first("hi"), BLOCK), "hello")
-        opening = user(f"{SUMMARY}\n\n<summary>\nThey said hi.\n</summary>\n{runtime()}")
-        _, placed = await ask_claw(served, (SYSTEM, opening, said("and now?"), BLOCK), "Now this.")
-        assert (placed.kind, placed.session) == (TurnKind.MAIN, begun.session)
-        assert READ.name == "read"
+async def test_openclaws_summary_is_followed_by_one_newline_over_the_responses_api(served: Served) -> None:
+    _, begun = await ask_claw(served, (SYSTEM, first("hi"), BLOCK), "hello")
+    opening = user(f"{SUMMARY}\n\n<summary>\nThey said hi.\n</summary>\n{runtime()}")
+    _, placed = await ask_claw(served, (SYSTEM, opening, said("and now?"), BLOCK), "Now this.")
+    assert (placed.kind, placed.session) == (TurnKind.MAIN, begun.session)
+    assert READ.name == "read"
 
 
 def test_what_was_put_around_a_message_stands_on_lines_of_its_own() -> None:

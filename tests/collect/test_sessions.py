@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conversation import reply, serving, user
+from conversation import Served, reply, serving, user
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,15 +92,14 @@ async def test_of_twins_that_read_the_same_the_response_that_is_named_is_gone_on
     assert states == {one.id: State.PAIRED, two.id: State.SERVED}
 
 
-async def test_two_keys_cannot_write_into_one_session(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        mine, _ = await served.ask("hi", "hello", key="a", headers={"X-Session-Id": "b:c"})
-        _, theirs = await served.ask([user("hi"), reply("hello"), user("no")], key="a:b", headers={"X-Session-Id": "c"})
-        assert theirs.session != mine.session
-        assert theirs.parent is None
-        _, unnamed = await served.ask([user("hi"), reply("hello"), user("no")], key="a:b")
-        assert unnamed.session not in (mine.session, theirs.session)
-        assert await served.next_state(mine) is None
+async def test_two_keys_cannot_write_into_one_session(served: Served) -> None:
+    mine, _ = await served.ask("hi", "hello", key="a", headers={"X-Session-Id": "b:c"})
+    _, theirs = await served.ask([user("hi"), reply("hello"), user("no")], key="a:b", headers={"X-Session-Id": "c"})
+    assert theirs.session != mine.session
+    assert theirs.parent is None
+    _, unnamed = await served.ask([user("hi"), reply("hello"), user("no")], key="a:b")
+    assert unnamed.session not in (mine.session, theirs.session)
+    assert await served.next_state(mine) is None
 
 
 @given(st.text(), st.text(), st.text(), st.text())
@@ -126,21 +125,20 @@ async def test_headers_tell_user_and_agent_and_the_key_stands_in(tmp_path: Path)
     assert (untold.user, untold.agent) == ("alice", "default")
 
 
-async def test_a_request_is_main_or_side_by_header_then_body_then_main(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        cases: list[tuple[dict[str, str], dict[str, Json], TurnKind, str]] = [
-            ({"X-Turn-Type": "Side"}, {"turn_type": "main"}, TurnKind.SIDE, "side: X-Turn-Type says so"),
-            ({}, {"turn_type": "side"}, TurnKind.SIDE, "side: the body's turn_type says so"),
-            ({"X-Turn-Type": "main"}, {}, TurnKind.MAIN, "main: X-Turn-Type says so"),
-            (
-                {"X-Turn-Type": "mane"},
-                {},
-                TurnKind.MAIN,
-                "main: no rule says otherwise, X-Turn-Type is neither main nor side",
-            ),
-            ({}, {"turn_type": 3}, TurnKind.MAIN, "main: no rule says otherwise"),
-        ]
-        for headers, facts, kind, why in cases:
-            _, placement = await served.ask("hi", headers=headers, facts=facts)
-            assert placement.kind is kind
-            assert placement.why.partition(";")[0] == why
+async def test_a_request_is_main_or_side_by_header_then_body_then_main(served: Served) -> None:
+    cases: list[tuple[dict[str, str], dict[str, Json], TurnKind, str]] = [
+        ({"X-Turn-Type": "Side"}, {"turn_type": "main"}, TurnKind.SIDE, "side: X-Turn-Type says so"),
+        ({}, {"turn_type": "side"}, TurnKind.SIDE, "side: the body's turn_type says so"),
+        ({"X-Turn-Type": "main"}, {}, TurnKind.MAIN, "main: X-Turn-Type says so"),
+        (
+            {"X-Turn-Type": "mane"},
+            {},
+            TurnKind.MAIN,
+            "main: no rule says otherwise, X-Turn-Type is neither main nor side",
+        ),
+        ({}, {"turn_type": 3}, TurnKind.MAIN, "main: no rule says otherwise"),
+    ]
+    for headers, facts, kind, why in cases:
+        _, placement = await served.ask("hi", headers=headers, facts=facts)
+        assert placement.kind is kind
+        assert placement.why.partition(";")[0] == why

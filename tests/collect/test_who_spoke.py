@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conversation import serving
+from conversation import Served, serving
 from wire import BASH, CLAUDE_TOOLS, TOOLS, anthropic, called, calling, chat, result, send
 
 from openclaw_rl.collect.clients.rules import AnyClient, known_clients, readable
@@ -93,22 +93,21 @@ async def test_a_task_notification_is_nobodys_word_and_its_turn_is_still_main(tm
         assert placed.why.endswith("spoke: the owner, without system reminder (a rule of claude-code)")
 
 
-async def test_a_sub_agent_of_claude_code_is_side_in_a_thread_of_its_own(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        _, main = await send(served, anthropic(("user", "look"), system=CLAUDE, tools=CLAUDE_TOOLS, **SESSION), "ok")
-        task = anthropic(
-            ("user", "Search for the parser."),
-            system=CLAUDE,
-            tools=CLAUDE_TOOLS,
-            headers={"X-Claude-Code-Agent-Id": "a77"},
-            **SESSION,
-        )
-        _, placed = await send(served, task, "found")
-        assert placed.why.startswith("side: sub-agent (its agent's id, a rule of claude-code)")
-        assert placed.session == f"{main.session}/a77"
-        billed = f"x-anthropic-billing-header: cc_version=2.1.330; cc_is_subagent=true;\n{CLAUDE}"
-        _, placed = await send(served, anthropic(("user", "Search."), system=billed, tools=CLAUDE_TOOLS), "found")
-        assert placed.why.startswith("side: sub-agent (the billing line")
+async def test_a_sub_agent_of_claude_code_is_side_in_a_thread_of_its_own(served: Served) -> None:
+    _, main = await send(served, anthropic(("user", "look"), system=CLAUDE, tools=CLAUDE_TOOLS, **SESSION), "ok")
+    task = anthropic(
+        ("user", "Search for the parser."),
+        system=CLAUDE,
+        tools=CLAUDE_TOOLS,
+        headers={"X-Claude-Code-Agent-Id": "a77"},
+        **SESSION,
+    )
+    _, placed = await send(served, task, "found")
+    assert placed.why.startswith("side: sub-agent (its agent's id, a rule of claude-code)")
+    assert placed.session == f"{main.session}/a77"
+    billed = f"x-anthropic-billing-header: cc_version=2.1.330; cc_is_subagent=true;\n{CLAUDE}"
+    _, placed = await send(served, anthropic(("user", "Search."), system=billed, tools=CLAUDE_TOOLS), "found")
+    assert placed.why.startswith("side: sub-agent (the billing line")
 
 
 async def test_a_task_that_the_model_wrote_into_a_call_is_a_sub_agents_without_any_rule(tmp_path: Path) -> None:
@@ -184,19 +183,17 @@ OWN = {
 
 
 @pytest.mark.parametrize("why", OWN)
-async def test_requests_of_the_clients_own_are_side_by_name(tmp_path: Path, why: str) -> None:
-    async with serving(tmp_path) as served:
-        _, placed = await send(served, OWN[why], "so")
-        assert placed.why.startswith(f"side: {why};")
+async def test_requests_of_the_clients_own_are_side_by_name(served: Served, why: str) -> None:
+    _, placed = await send(served, OWN[why], "so")
+    assert placed.why.startswith(f"side: {why};")
 
 
 @pytest.mark.parametrize(("words", "most", "kind"), [("test", 1, "side"), ("test", 16, "side"), ("test", 17, "main")])
 async def test_a_connection_test_is_side_with_the_least_answer_that_any_api_allows(
-    tmp_path: Path, words: str, most: int, kind: str
+    served: Served, words: str, most: int, kind: str
 ) -> None:
-    async with serving(tmp_path) as served:
-        _, placed = await send(served, chat(("user", words), max_tokens=most), "so")
-        assert placed.kind == kind
+    _, placed = await send(served, chat(("user", words), max_tokens=most), "so")
+    assert placed.kind == kind
 
 
 async def test_an_observation_that_an_agent_sends_as_a_user_is_a_tools(tmp_path: Path) -> None:
@@ -216,23 +213,19 @@ async def test_an_observation_that_an_agent_sends_as_a_user_is_a_tools(tmp_path:
         assert row.next_state.messages[0].role is Role.TOOL
 
 
-async def test_two_chats_of_one_user_are_two_sessions(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, first = await send(served, chat(("user", "a poem"), user="ann"), "Roses.")
-        _, second = await send(served, chat(("user", "a recipe"), user="ann"), "Soup.")
-        assert first.session != second.session
-        said = (("user", "a poem"), ("assistant", "Roses."), ("user", "shorter"))
-        _, onward = await send(served, chat(*said, user="ann"), "Rose.")
-        assert (onward.session, onward.parent) == (first.session, one)
+async def test_two_chats_of_one_user_are_two_sessions(served: Served) -> None:
+    one, first = await send(served, chat(("user", "a poem"), user="ann"), "Roses.")
+    _, second = await send(served, chat(("user", "a recipe"), user="ann"), "Soup.")
+    assert first.session != second.session
+    said = (("user", "a poem"), ("assistant", "Roses."), ("user", "shorter"))
+    _, onward = await send(served, chat(*said, user="ann"), "Rose.")
+    assert (onward.session, onward.parent) == (first.session, one)
 
 
-async def test_a_chat_is_named_by_open_webuis_header(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        _, placed = await send(
-            served, chat(("user", "hi"), headers={"X-OpenWebUI-Chat-Id": "c-9"}, user="ann"), "hello"
-        )
-        assert placed.session == "key:c-9"
-        assert "session from the x-openwebui-chat-id header (a rule of open-webui)" in placed.why
+async def test_a_chat_is_named_by_open_webuis_header(served: Served) -> None:
+    _, placed = await send(served, chat(("user", "hi"), headers={"X-OpenWebUI-Chat-Id": "c-9"}, user="ann"), "hello")
+    assert placed.session == "key:c-9"
+    assert "session from the x-openwebui-chat-id header (a rule of open-webui)" in placed.why
 
 
 async def test_a_text_of_many_lines_counts_once_the_conversation_goes_on_from_it(tmp_path: Path) -> None:
@@ -249,13 +242,12 @@ async def test_a_text_of_many_lines_counts_once_the_conversation_goes_on_from_it
         assert heard is not None and heard[0].text == pasted
 
 
-async def test_a_client_that_says_whose_turn_it_is_is_believed(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, _ = await send(served, chat(("user", "fix it"), tools=TOOLS), "Fixed.")
-        said = (("user", "fix it"), ("assistant", "Fixed."), ("user", CHECKPOINT))
-        _, placed = await send(served, chat(*said, headers={"X-Turn-Type": "main"}), "so")
-        assert placed.kind is TurnKind.MAIN
-        assert await served.next_state(one) is not None
+async def test_a_client_that_says_whose_turn_it_is_is_believed(served: Served) -> None:
+    one, _ = await send(served, chat(("user", "fix it"), tools=TOOLS), "Fixed.")
+    said = (("user", "fix it"), ("assistant", "Fixed."), ("user", CHECKPOINT))
+    _, placed = await send(served, chat(*said, headers={"X-Turn-Type": "main"}), "so")
+    assert placed.kind is TurnKind.MAIN
+    assert await served.next_state(one) is not None
 
 
 async def test_a_long_text_that_recurs_over_sessions_is_nobodys(tmp_path: Path) -> None:
@@ -279,27 +271,25 @@ async def test_a_short_correction_that_recurs_over_sessions_is_still_its_users(t
             assert await served.next_state(one) is not None
 
 
-async def test_a_turn_whose_tools_are_missing_counts_once_it_is_gone_on_from(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, _ = await send(served, chat(("user", "weather?"), tools=TOOLS), "Sunny.")
-        said = (("user", "weather?"), ("assistant", "Sunny."), ("user", "in Rome, I meant"))
-        _, placed = await send(served, chat(*said), "Rainy.")
-        assert placed.kind is TurnKind.MAIN
-        assert await served.next_state(one) is None
-        await send(served, chat(*said, ("assistant", "Rainy."), ("user", "thanks")), "Yes.")
-        assert await served.next_state(one) is not None
+async def test_a_turn_whose_tools_are_missing_counts_once_it_is_gone_on_from(served: Served) -> None:
+    one, _ = await send(served, chat(("user", "weather?"), tools=TOOLS), "Sunny.")
+    said = (("user", "weather?"), ("assistant", "Sunny."), ("user", "in Rome, I meant"))
+    _, placed = await send(served, chat(*said), "Rainy.")
+    assert placed.kind is TurnKind.MAIN
+    assert await served.next_state(one) is None
+    await send(served, chat(*said, ("assistant", "Rainy."), ("user", "thanks")), "Yes.")
+    assert await served.next_state(one) is not None
 
 
-async def test_calls_and_results_are_heard_as_before(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        call = "call_0123456789ab0"
-        one, _ = await send(served, chat(("user", "list"), tools=TOOLS), calling("bash", '{"command": "ls"}', call))
-        back = result(call, "a.txt")
-        asked = chat(("user", "list"), called("bash", '{"command": "ls"}', call), back, tools=TOOLS)
-        _, placed = await send(served, asked, "One file.")
-        assert placed.parent == one
-        assert await served.next_state(one) is not None
-        assert BASH["name"] == "bash"
+async def test_calls_and_results_are_heard_as_before(served: Served) -> None:
+    call = "call_0123456789ab0"
+    one, _ = await send(served, chat(("user", "list"), tools=TOOLS), calling("bash", '{"command": "ls"}', call))
+    back = result(call, "a.txt")
+    asked = chat(("user", "list"), called("bash", '{"command": "ls"}', call), back, tools=TOOLS)
+    _, placed = await send(served, asked, "One file.")
+    assert placed.parent == one
+    assert await served.next_state(one) is not None
+    assert BASH["name"] == "bash"
 
 
 @BOTH

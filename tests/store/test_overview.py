@@ -15,10 +15,8 @@ from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.testing.turns import a_turn
 
 
-async def test_an_empty_store_has_nothing_to_show(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_an_empty_store_has_nothing_to_show(store: Store) -> None:
     assert await store.overview() == Overview()
-    await store.aclose()
 
 
 async def test_sessions_next_states_and_votes_are_counted(tmp_path: Path) -> None:
