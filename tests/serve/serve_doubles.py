@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 
 from aiohttp import web
+from openai.types.responses import FunctionToolParam
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from openclaw_rl.core.completion import Finish
@@ -31,6 +32,18 @@ from openclaw_rl.testing.listening import listening
 VERSION = PolicyVersion("shared", 3)
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MARKS = ["<think>", "</think>", "<tool_call>", "</tool_call>"]
+THINKS_AND_CALLS = (
+    "<think>\nfirst the file\n</think>\n\nI read it.\n"
+    '<tool_call>\n{"name": "read", "arguments": {"path": "a ü"}}\n</tool_call>\n'
+    '<tool_call>\n{"name": "read", "arguments": {"path": "b"}}\n</tool_call>'
+)
+READ: FunctionToolParam = {
+    "type": "function",
+    "name": "read",
+    "description": "Reads.",
+    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+    "strict": True,
+}
 
 
 def a_renderer() -> ChatRenderer:

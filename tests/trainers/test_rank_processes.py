@@ -33,12 +33,6 @@ def children(pid: int) -> list[int]:
     return [int(found) for found in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def long_batch(recorder: Recorder) -> list[Sample]:
-    """Enough to be found in the middle of it."""
-    response = tuple(range(10, 60)) * 4
-    return [recorder.sample((1, number % 60), response, turn=str(number), score=1.0) for number in range(60)]
-
-
 async def gone(pid: int) -> None:
     """Returns once a process has ended."""
     while Path(f"/proc/{pid}").exists() and "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text():  # noqa: ASYNC110, ASYNC240
@@ -77,7 +71,7 @@ async def test_a_rank_killed_in_mid_step_fails_the_step_and_another_is_started(
         adapter = await trainer.export(tmp_path / "1", ONE)
         assert trainer.pid is not None
         first, other = trainer.pid, children(trainer.pid)[0]
-        step = asyncio.create_task(trainer.step(long_batch(recorder), resume=adapter.folder))
+        step = asyncio.create_task(trainer.step(recorder.long_batch(), resume=adapter.folder))
         await asyncio.sleep(0.2)
         os.kill(other, signal.SIGKILL)
         with pytest.raises(StepTooCostlyError, match="rank 1 of the trainer ended: it was killed"):
