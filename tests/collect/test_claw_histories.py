@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from claw_requests import BLOCK, READ, RULES, STAMP, SYSTEM, ask, asked, first, kind, request, runtime, said
-from conversation import Served, reply, serving, user
+from conversation import Served, reply, user
 
 from openclaw_rl.collect.clients.openclaw import SUMMARY
 from openclaw_rl.core.ledger import DropReason, State
@@ -49,14 +47,13 @@ async def test_a_reply_lost_in_a_compaction_is_over_at_once(served: Served) -> N
     assert told.why.endswith("; after a compaction, which kept no reply that waited")
 
 
-async def test_a_compaction_in_the_middle_of_a_run_links_the_tools_result(tmp_path: Path) -> None:
+async def test_a_compaction_in_the_middle_of_a_run_links_the_tools_result(served: Served) -> None:
     called = Message(Role.ASSISTANT, tool_calls=(ToolCall("call_1", "read", '{"path":"a"}'),))
     sent = Message(Role.ASSISTANT, tool_calls=(ToolCall("call1", "read", '{"path": "a"}'),))
-    async with serving(tmp_path) as served:
-        turn, _ = await ask(served, request(first("read a")), called)
-        _, told = await ask(served, request(summary(), sent, message(Role.TOOL, "alpha")), "it says alpha")
-        assert told.parent == turn
-        assert await served.next_state(turn) == (message(Role.TOOL, "alpha"),)
+    turn, _ = await ask(served, request(first("read a")), called)
+    _, told = await ask(served, request(summary(), sent, message(Role.TOOL, "alpha")), "it says alpha")
+    assert told.parent == turn
+    assert await served.next_state(turn) == (message(Role.TOOL, "alpha"),)
 
 
 async def test_a_kept_reply_nobody_answered_yet_keeps_waiting(served: Served) -> None:
@@ -178,14 +175,13 @@ def test_without_time_stamps_and_tools_a_users_turn_is_still_main(tools: tuple[o
         assert RULES.kind(asked((SYSTEM, user(f"{words}\n\n{runtime()}"), BLOCK), given))[0] is TurnKind.SIDE
 
 
-async def test_a_client_seen_to_stamp_words_is_known_to_by_its_key(tmp_path: Path) -> None:
+async def test_a_client_seen_to_stamp_words_is_known_to_by_its_key(served: Served) -> None:
     errand = user(f"An errand nobody knows.\n\n{runtime('agent:main:main', 'ee')}")
-    async with serving(tmp_path) as served:
-        _, before = await ask(served, request(errand), "ok")
-        assert before.kind is TurnKind.MAIN
-        await ask(served, request(first("hi")), "hello")
-        _, after = await ask(served, request(errand), "ok")
-        assert after.kind is TurnKind.SIDE
+    _, before = await ask(served, request(errand), "ok")
+    assert before.kind is TurnKind.MAIN
+    await ask(served, request(first("hi")), "hello")
+    _, after = await ask(served, request(errand), "ok")
+    assert after.kind is TurnKind.SIDE
 
 
 def test_blocks_that_are_missing_or_stand_in_one_message_change_nothing() -> None:

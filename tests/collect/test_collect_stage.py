@@ -145,19 +145,18 @@ class Told(logging.Handler):
         self.event.set()
 
 
-async def test_running_ends_idle_sessions_and_complains(tmp_path: Path) -> None:
+async def test_running_ends_idle_sessions_and_complains(served: Served) -> None:
     told = Told()
     logging.getLogger("openclaw_rl.collect").addHandler(told)
-    async with serving(tmp_path) as served:
-        for number in range(20):
-            await served.ask(f"title {number}", headers={"X-Turn-Type": "side"})
-        served.clock.advance(5000.0)
-        task = asyncio.ensure_future(served.collect.run())
-        await told.event.wait()
-        assert await served.store.open_sessions(seen_before_s=1e12) == []
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+    for number in range(20):
+        await served.ask(f"title {number}", headers={"X-Turn-Type": "side"})
+    served.clock.advance(5000.0)
+    task = asyncio.ensure_future(served.collect.run())
+    await told.event.wait()
+    assert await served.store.open_sessions(seen_before_s=1e12) == []
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     logging.getLogger("openclaw_rl.collect").removeHandler(told)
     assert told.said == [
         "all 20 requests so far were side requests, so nothing is learned: "

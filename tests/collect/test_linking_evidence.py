@@ -81,18 +81,17 @@ async def test_context_that_was_retrieved_for_the_newest_message_is_not_its_user
 
 @pytest.mark.parametrize("mark", ["call_{}", "call{}"])
 async def test_a_malformed_call_that_comes_back_under_another_name_is_known_by_its_id(
-    tmp_path: Path, mark: str
+    served: Served, mark: str
 ) -> None:
     given, kept = "call_0a1b2c3d4e5f0", mark.format("0a1b2c3d4e5f0")
-    async with serving(tmp_path) as served:
-        one, first_ = await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", '{"command": ', given))
-        back = called("invalid", '{"tool": "bash", "error": "no JSON"}', kept)
-        asked = chat(("user", "run"), back, result(kept, "The arguments are no JSON"), tools=TOOLS)
-        _, placed = await send(served, asked, calling("bash", '{"command": "ls"}', "call_ffffffffffff0"))
-        assert (placed.parent, placed.session) == (one, first_.session)
-        assert "by the id of its call" in placed.why
-        heard = await served.next_state(one)
-        assert heard is not None and heard[0].role is Role.TOOL
+    one, first_ = await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", '{"command": ', given))
+    back = called("invalid", '{"tool": "bash", "error": "no JSON"}', kept)
+    asked = chat(("user", "run"), back, result(kept, "The arguments are no JSON"), tools=TOOLS)
+    _, placed = await send(served, asked, calling("bash", '{"command": "ls"}', "call_ffffffffffff0"))
+    assert (placed.parent, placed.session) == (one, first_.session)
+    assert "by the id of its call" in placed.why
+    heard = await served.next_state(one)
+    assert heard is not None and heard[0].role is Role.TOOL
 
 
 WRITTEN = "Calling tools:\n[{{'id': '{}', 'type': 'function', 'function': {{'name': '{}', 'arguments': {{}}}}}}]"
@@ -177,19 +176,18 @@ async def test_a_reply_whose_object_a_client_wrote_anew_and_words_behind_a_label
         assert heard is not None and [item.text for item in heard] == ["in Rome, I meant"]
 
 
-async def test_a_request_for_a_summary_and_what_follows_it_stay_in_the_conversation_they_quote(tmp_path: Path) -> None:
+async def test_a_request_for_a_summary_and_what_follows_it_stay_in_the_conversation_they_quote(served: Served) -> None:
     asked = "<role>\nContext Extraction Assistant\n</role>\n<messages>\n"
     asked += (
         '<message type="human">how long is a marathon?</message>\n<message type="ai">Very long.</message>\n</messages>'
     )
-    async with serving(tmp_path) as served:
-        _, begun = await send(served, chat(("user", "how long is a marathon?"), system="You help."), "Very long.")
-        summary = "They asked how long a marathon is, and were told that."
-        _, placed = await send(served, chat(("user", asked)), summary)
-        assert (placed.kind, placed.session) == (TurnKind.SIDE, begun.session)
-        opening = ("user", f"Here is a summary of the conversation to date:\n\n{summary}")
-        _, placed = await send(served, chat(opening, ("user", "in miles?"), system="You help."), "26.")
-        assert (placed.kind, placed.session) == (TurnKind.MAIN, begun.session)
+    _, begun = await send(served, chat(("user", "how long is a marathon?"), system="You help."), "Very long.")
+    summary = "They asked how long a marathon is, and were told that."
+    _, placed = await send(served, chat(("user", asked)), summary)
+    assert (placed.kind, placed.session) == (TurnKind.SIDE, begun.session)
+    opening = ("user", f"Here is a summary of the conversation to date:\n\n{summary}")
+    _, placed = await send(served, chat(opening, ("user", "in miles?"), system="You help."), "26.")
+    assert (placed.kind, placed.session) == (TurnKind.MAIN, begun.session)
 
 
 async def test_thinking_that_a_client_removed_changes_nothing(served: Served) -> None:
@@ -198,14 +196,13 @@ async def test_thinking_that_a_client_removed_changes_nothing(served: Served) ->
     assert placed.parent == one
 
 
-async def test_of_two_conversations_that_say_as_much_of_a_history_none_is_gone_on_from(tmp_path: Path) -> None:
+async def test_of_two_conversations_that_say_as_much_of_a_history_none_is_gone_on_from(served: Served) -> None:
     answer = "The answer that both of them were given, long enough to be known again anywhere."
-    async with serving(tmp_path) as served:
-        for words in ("a\n\nreminder of one", "a\n\nreminder of two"):
-            await send(served, chat(("user", f"{words}\nso:\nfix it")), answer)
-        _, placed = await send(served, chat(("user", "fix it"), ("assistant", answer), ("user", "no")), "so")
-        assert placed.parent is None
-        assert placed.why.endswith("none of the replies in its history was served here")
+    for words in ("a\n\nreminder of one", "a\n\nreminder of two"):
+        await send(served, chat(("user", f"{words}\nso:\nfix it")), answer)
+    _, placed = await send(served, chat(("user", "fix it"), ("assistant", answer), ("user", "no")), "so")
+    assert placed.parent is None
+    assert placed.why.endswith("none of the replies in its history was served here")
 
 
 async def test_words_within_a_line_are_no_evidence(served: Served) -> None:

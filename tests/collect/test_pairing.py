@@ -49,7 +49,7 @@ async def test_a_turn_behind_a_side_turn_is_still_found(served: Served) -> None:
     assert await served.next_state(first) == (user("wait"),)
 
 
-async def test_all_results_of_a_batch_of_tool_calls_are_one_next_state(tmp_path: Path) -> None:
+async def test_all_results_of_a_batch_of_tool_calls_are_one_next_state(served: Served) -> None:
     calls = (ToolCall("call_1", "ls", '{"path": ".", "depth": 1.0}'), ToolCall("call_2", "date", ""))
     asked = Message(Role.ASSISTANT, (TextPart("Let me look.\n"),), reasoning="hm", tool_calls=calls)
     sent = Message(  # as clients send it back: other ids, other white space, no reasoning
@@ -61,38 +61,35 @@ async def test_all_results_of_a_batch_of_tool_calls_are_one_next_state(tmp_path:
         Message(TOOL, (TextPart("a b"),), tool_call_id="call1"),
         Message(TOOL, (TextPart("Monday"),), tool_call_id="call2"),
     )
-    async with serving(tmp_path) as served:
-        turn, _ = await served.ask("what is here?", asked, headers=S)
-        await served.ask([user("what is here?"), sent, *results], headers=S)
-        assert await served.next_state(turn) == results
-        ((_, next_state, _),) = await served.store.paired(limit=5)
-        assert next_state.source is NextStateSource.TOOL
+    turn, _ = await served.ask("what is here?", asked, headers=S)
+    await served.ask([user("what is here?"), sent, *results], headers=S)
+    assert await served.next_state(turn) == results
+    ((_, next_state, _),) = await served.store.paired(limit=5)
+    assert next_state.source is NextStateSource.TOOL
 
 
 LOOKED = "There is one file, which is called a, and it was changed by somebody this morning."
 
 
-async def test_a_word_put_in_between_tool_results_does_not_make_them_the_users(tmp_path: Path) -> None:
+async def test_a_word_put_in_between_tool_results_does_not_make_them_the_users(served: Served) -> None:
     called = Message(Role.ASSISTANT, tool_calls=(ToolCall("1", "ls", "{}"),))
-    async with serving(tmp_path) as served:
-        said = [user("look"), called, Message(TOOL, (TextPart("a"),)), user("quick!")]
-        turn, _ = await served.ask("look", called, headers=S)
-        await served.ask(said, "so", headers=S)
-        assert await served.store.paired(limit=5) == []  # a program may have put it there
-        await served.ask([*said, reply("so"), user("thanks")], headers=S)
-        sources = {each[0].id: each[1].source for each in await served.store.paired(limit=5)}
-        assert sources[turn.id] is NextStateSource.TOOL
-        assert await served.next_state(turn) == (said[-2], said[-1])
+    said = [user("look"), called, Message(TOOL, (TextPart("a"),)), user("quick!")]
+    turn, _ = await served.ask("look", called, headers=S)
+    await served.ask(said, "so", headers=S)
+    assert await served.store.paired(limit=5) == []  # a program may have put it there
+    await served.ask([*said, reply("so"), user("thanks")], headers=S)
+    sources = {each[0].id: each[1].source for each in await served.store.paired(limit=5)}
+    assert sources[turn.id] is NextStateSource.TOOL
+    assert await served.next_state(turn) == (said[-2], said[-1])
 
 
-async def test_a_reminder_behind_a_tool_result_that_is_not_kept_was_never_the_users(tmp_path: Path) -> None:
+async def test_a_reminder_behind_a_tool_result_that_is_not_kept_was_never_the_users(served: Served) -> None:
     called = Message(Role.ASSISTANT, tool_calls=(ToolCall("1", "ls", "{}"),))
     result = Message(TOOL, (TextPart("a"),))
-    async with serving(tmp_path) as served:
-        turn, _ = await served.ask("look", called, headers=S)
-        await served.ask([user("look"), called, result, user("Bring the plan up to date.")], LOOKED, headers=S)
-        await served.ask([user("look"), called, result, reply(LOOKED), user("thanks")], headers=S)
-        assert await served.next_state(turn) == (result,)
+    turn, _ = await served.ask("look", called, headers=S)
+    await served.ask([user("look"), called, result, user("Bring the plan up to date.")], LOOKED, headers=S)
+    await served.ask([user("look"), called, result, reply(LOOKED), user("thanks")], headers=S)
+    assert await served.next_state(turn) == (result,)
 
 
 async def test_what_an_environment_says_is_tagged_so(served: Served) -> None:

@@ -122,14 +122,13 @@ async def test_parallel_conversations_that_begin_alike_each_keep_their_own_words
 
 
 @pytest.mark.parametrize("headers", NAMES)
-async def test_a_long_history_goes_on_after_its_beginning_was_cut(tmp_path: Path, headers: dict[str, str]) -> None:
+async def test_a_long_history_goes_on_after_its_beginning_was_cut(served: Served, headers: dict[str, str]) -> None:
     talk: list[Message] = []
     for number in range(400):
         talk += [user(f"question {number}"), reply(f"answer {number}")]
     parted = [*talk[:600], user("what else?"), *talk[601:], user("what now?")]
-    async with serving(tmp_path) as served:
-        first, _ = await served.ask([*talk, user("what now?")], "this", headers=headers)
-        other, _ = await served.ask(parted, "this", headers=headers)
-        told, _ = await served.ask([*talk[2:], user("what now?"), reply("this"), user("thanks")], headers=headers)
-        assert other.id != told.parent == first.id
-        assert await served.next_state(first) == (user("thanks"),)
+    first, _ = await served.ask([*talk, user("what now?")], "this", headers=headers)
+    other, _ = await served.ask(parted, "this", headers=headers)
+    told, _ = await served.ask([*talk[2:], user("what now?"), reply("this"), user("thanks")], headers=headers)
+    assert other.id != told.parent == first.id
+    assert await served.next_state(first) == (user("thanks"),)

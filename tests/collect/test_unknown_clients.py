@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from conversation import Served, reply, serving, user
+from conversation import Served, reply, user
 
 from openclaw_rl.core.message import Message, Role, TextPart, Tool, ToolCall
 from openclaw_rl.core.turn import TurnKind
@@ -72,14 +70,13 @@ async def test_an_aside_in_brackets_before_the_owners_words_is_the_clients(serve
     assert await served.next_state(first) == (user("shorter"),)
 
 
-async def test_a_task_within_a_message_is_a_sub_agents(tmp_path: Path) -> None:
+async def test_a_task_within_a_message_is_a_sub_agents(served: Served) -> None:
     goal = "Find every place where a date is parsed without a fallback."
-    async with serving(tmp_path) as served:
-        called = Message(Role.ASSISTANT, tool_calls=(ToolCall("1", "task", f'{{"prompt": "{goal}"}}'),))
-        await served.ask([user("look into it")], called, tools=[BASH])
-        for words in (f"The lead sent you:\n\n{goal}\n\nBe brief.", f'{{"auftrag": "{goal}", "frist_s": 60}}'):
-            _, placed = await served.ask([user(words)], "Two.", tools=[BASH])
-            assert placed.kind is TurnKind.SIDE and "sub-agent" in placed.why
+    called = Message(Role.ASSISTANT, tool_calls=(ToolCall("1", "task", f'{{"prompt": "{goal}"}}'),))
+    await served.ask([user("look into it")], called, tools=[BASH])
+    for words in (f"The lead sent you:\n\n{goal}\n\nBe brief.", f'{{"auftrag": "{goal}", "frist_s": 60}}'):
+        _, placed = await served.ask([user(words)], "Two.", tools=[BASH])
+        assert placed.kind is TurnKind.SIDE and "sub-agent" in placed.why
 
 
 async def test_a_reply_under_another_system_text_is_quoted_by_the_client(served: Served) -> None:

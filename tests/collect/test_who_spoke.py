@@ -75,22 +75,21 @@ async def test_a_compaction_of_codex_is_told_by_its_metadata_and_by_its_missing_
         assert await served.next_state(one) is None
 
 
-async def test_a_task_notification_is_nobodys_word_and_its_turn_is_still_main(tmp_path: Path) -> None:
+async def test_a_task_notification_is_nobodys_word_and_its_turn_is_still_main(served: Served) -> None:
     note = "[SYSTEM NOTIFICATION - NOT USER INPUT]\nThis is an automated background-task event, NOT a message from the "
     note += "user."
     note += "\n\n<task-notification>\n<task-id>b1</task-id>\n<status>completed</status>\n</task-notification>"
-    async with serving(tmp_path) as served:
-        one, _ = await send(served, anthropic(("user", "build it"), system=CLAUDE, tools=CLAUDE_TOOLS), "It builds.")
-        said: tuple[tuple[str, Json], ...] = (("user", "build it"), ("assistant", "It builds."), ("user", note))
-        two, placed = await send(served, anthropic(*said, system=CLAUDE, tools=CLAUDE_TOOLS), "The build is done.")
-        assert (placed.kind, placed.parent) == (TurnKind.MAIN, one)
-        assert placed.why.endswith("spoke: nobody (task notification (a rule of claude-code))")
-        assert await served.state(one) is State.SERVED
-        said = (*said, ("assistant", "The build is done."), ("user", f"no, the release build\n{REMINDER}"))
-        _, placed = await send(served, anthropic(*said, system=CLAUDE, tools=CLAUDE_TOOLS), "Building.")
-        heard = await served.next_state(two)
-        assert heard is not None and [item.text for item in heard] == ["no, the release build"]
-        assert placed.why.endswith("spoke: the owner, without system reminder (a rule of claude-code)")
+    one, _ = await send(served, anthropic(("user", "build it"), system=CLAUDE, tools=CLAUDE_TOOLS), "It builds.")
+    said: tuple[tuple[str, Json], ...] = (("user", "build it"), ("assistant", "It builds."), ("user", note))
+    two, placed = await send(served, anthropic(*said, system=CLAUDE, tools=CLAUDE_TOOLS), "The build is done.")
+    assert (placed.kind, placed.parent) == (TurnKind.MAIN, one)
+    assert placed.why.endswith("spoke: nobody (task notification (a rule of claude-code))")
+    assert await served.state(one) is State.SERVED
+    said = (*said, ("assistant", "The build is done."), ("user", f"no, the release build\n{REMINDER}"))
+    _, placed = await send(served, anthropic(*said, system=CLAUDE, tools=CLAUDE_TOOLS), "Building.")
+    heard = await served.next_state(two)
+    assert heard is not None and [item.text for item in heard] == ["no, the release build"]
+    assert placed.why.endswith("spoke: the owner, without system reminder (a rule of claude-code)")
 
 
 async def test_a_sub_agent_of_claude_code_is_side_in_a_thread_of_its_own(served: Served) -> None:
@@ -196,21 +195,20 @@ async def test_a_connection_test_is_side_with_the_least_answer_that_any_api_allo
     assert placed.kind == kind
 
 
-async def test_an_observation_that_an_agent_sends_as_a_user_is_a_tools(tmp_path: Path) -> None:
+async def test_an_observation_that_an_agent_sends_as_a_user_is_a_tools(served: Served) -> None:
     system = (
         "You are a helpful assistant that can interact multiple times with a computer shell to solve programming tasks."
     )
-    async with serving(tmp_path) as served:
-        one, _ = await send(
-            served, chat(("user", "Please solve this issue: tests fail"), system=system), "```bash\nls\n```"
-        )
-        seen = "<returncode>3</returncode>\n<output>\nno such file\n</output>"
-        said = (("user", "Please solve this issue: tests fail"), ("assistant", one.reply.text), ("user", seen))
-        await send(served, chat(*said, system=system), "I try again.")
-        row = await served.store.row(one.id)
-        assert row is not None and row.next_state is not None
-        assert row.next_state.source is NextStateSource.TOOL
-        assert row.next_state.messages[0].role is Role.TOOL
+    one, _ = await send(
+        served, chat(("user", "Please solve this issue: tests fail"), system=system), "```bash\nls\n```"
+    )
+    seen = "<returncode>3</returncode>\n<output>\nno such file\n</output>"
+    said = (("user", "Please solve this issue: tests fail"), ("assistant", one.reply.text), ("user", seen))
+    await send(served, chat(*said, system=system), "I try again.")
+    row = await served.store.row(one.id)
+    assert row is not None and row.next_state is not None
+    assert row.next_state.source is NextStateSource.TOOL
+    assert row.next_state.messages[0].role is Role.TOOL
 
 
 async def test_two_chats_of_one_user_are_two_sessions(served: Served) -> None:
@@ -228,18 +226,17 @@ async def test_a_chat_is_named_by_open_webuis_header(served: Served) -> None:
     assert "session from the x-openwebui-chat-id header (a rule of open-webui)" in placed.why
 
 
-async def test_a_text_of_many_lines_counts_once_the_conversation_goes_on_from_it(tmp_path: Path) -> None:
+async def test_a_text_of_many_lines_counts_once_the_conversation_goes_on_from_it(served: Served) -> None:
     pasted = "It still fails, here is what it prints now:\n" + "\n".join(f"line {n}: {'x' * 60}" for n in range(8))
-    async with serving(tmp_path) as served:
-        one, _ = await send(served, chat(("user", "fix it")), "Fixed.")
-        said = (("user", "fix it"), ("assistant", "Fixed."), ("user", pasted))
-        _, placed = await send(served, chat(*said), "I see, the path was wrong.")
-        assert placed.why.endswith("which counts once the conversation continues from it)")
-        assert await served.next_state(one) is None
-        said = (*said, ("assistant", "I see, the path was wrong."), ("user", "thanks"))
-        await send(served, chat(*said), "You are welcome.")
-        heard = await served.next_state(one)
-        assert heard is not None and heard[0].text == pasted
+    one, _ = await send(served, chat(("user", "fix it")), "Fixed.")
+    said = (("user", "fix it"), ("assistant", "Fixed."), ("user", pasted))
+    _, placed = await send(served, chat(*said), "I see, the path was wrong.")
+    assert placed.why.endswith("which counts once the conversation continues from it)")
+    assert await served.next_state(one) is None
+    said = (*said, ("assistant", "I see, the path was wrong."), ("user", "thanks"))
+    await send(served, chat(*said), "You are welcome.")
+    heard = await served.next_state(one)
+    assert heard is not None and heard[0].text == pasted
 
 
 async def test_a_client_that_says_whose_turn_it_is_is_believed(served: Served) -> None:
@@ -250,25 +247,23 @@ async def test_a_client_that_says_whose_turn_it_is_is_believed(served: Served) -
     assert await served.next_state(one) is not None
 
 
-async def test_a_long_text_that_recurs_over_sessions_is_nobodys(tmp_path: Path) -> None:
+async def test_a_long_text_that_recurs_over_sessions_is_nobodys(served: Served) -> None:
     prompt = "Summarise what was done so far for whoever goes on with it later, in whole sentences. " * 3
-    async with serving(tmp_path) as served:
-        for number in range(3):
-            opening = f"task {number}"
-            one, _ = await send(served, chat(("user", opening)), f"done {number}")
-            said = (("user", opening), ("assistant", f"done {number}"), ("user", prompt))
-            _, placed = await send(served, chat(*said), "a summary")
-        assert placed.why.endswith("spoke: nobody (its text came word for word in other sessions)")
-        assert await served.next_state(one) is None
+    for number in range(3):
+        opening = f"task {number}"
+        one, _ = await send(served, chat(("user", opening)), f"done {number}")
+        said = (("user", opening), ("assistant", f"done {number}"), ("user", prompt))
+        _, placed = await send(served, chat(*said), "a summary")
+    assert placed.why.endswith("spoke: nobody (its text came word for word in other sessions)")
+    assert await served.next_state(one) is None
 
 
-async def test_a_short_correction_that_recurs_over_sessions_is_still_its_users(tmp_path: Path) -> None:
+async def test_a_short_correction_that_recurs_over_sessions_is_still_its_users(served: Served) -> None:
     wish = "Please write it as plain text: no bullet points, no bold, as a student would."
-    async with serving(tmp_path) as served:
-        for number in range(4):
-            one, _ = await send(served, chat(("user", f"task {number}")), f"done {number}")
-            await send(served, chat(("user", f"task {number}"), ("assistant", f"done {number}"), ("user", wish)), "so")
-            assert await served.next_state(one) is not None
+    for number in range(4):
+        one, _ = await send(served, chat(("user", f"task {number}")), f"done {number}")
+        await send(served, chat(("user", f"task {number}"), ("assistant", f"done {number}"), ("user", wish)), "so")
+        assert await served.next_state(one) is not None
 
 
 async def test_a_turn_whose_tools_are_missing_counts_once_it_is_gone_on_from(served: Served) -> None:

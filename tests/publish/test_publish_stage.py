@@ -145,19 +145,20 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("damage", "why"), DAMAGE, ids=lambda value: getattr(value, "__name__", ""))
-async def test_a_damaged_candidate_is_refused_with_what_is_wrong(tmp_path: Path, damage: object, why: str) -> None:
+async def test_a_damaged_candidate_is_refused_with_what_is_wrong(
+    flow: Flow, tmp_path: Path, damage: object, why: str
+) -> None:
     assert callable(damage)
-    async with flowing(tmp_path) as flow:
-        row = await flow.candidate(1)
-        damage(version_folder(tmp_path, version(1)))
-        assert await flow.stage.once()
-        assert why in (await flow.row(1)).why
-        assert flow.served.current() == version(0)
-        adapter = row.adapter()
-        assert adapter is not None
-        with pytest.raises(AdapterError) as caught:
-            verified(adapter)
-        assert "roll back" in caught.value.fix
+    row = await flow.candidate(1)
+    damage(version_folder(tmp_path, version(1)))
+    assert await flow.stage.once()
+    assert why in (await flow.row(1)).why
+    assert flow.served.current() == version(0)
+    adapter = row.adapter()
+    assert adapter is not None
+    with pytest.raises(AdapterError) as caught:
+        verified(adapter)
+    assert "roll back" in caught.value.fix
 
 
 async def test_a_folder_of_another_version_is_not_taken_for_this_one(flow: Flow) -> None:

@@ -68,9 +68,10 @@ async def test_a_picture_is_kept_for_its_owner_alone_outside_the_stores_file(sto
         (a_png().replace(b"IDAT", b"IDOT"), "damaged"),
     ],
 )
-async def test_what_is_no_whole_png_is_refused_and_leaves_nothing(tmp_path: Path, data: bytes, said: str) -> None:
+async def test_what_is_no_whole_png_is_refused_and_leaves_nothing(
+    store: Store, tmp_path: Path, data: bytes, said: str
+) -> None:
     assert said in png_problem(data)
-    store = await Store.open(tmp_path)
     await an_episode(store, "k:one", steps=1)
     with pytest.raises(RequestError, match="not a whole PNG"):
         await store.pictures.keep(PictureName("k:one", 0), data)
@@ -80,7 +81,6 @@ async def test_what_is_no_whole_png_is_refused_and_leaves_nothing(tmp_path: Path
     with pytest.raises(RequestError, match="has taken no step 0"):
         await store.pictures.keep(PictureName("k:other", 0), a_png())
     assert files(tmp_path) == 2
-    await store.aclose()
 
 
 async def test_the_oldest_go_when_there_are_too_many_bytes_and_the_newest_never_does(tmp_path: Path) -> None:

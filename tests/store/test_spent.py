@@ -22,17 +22,13 @@ async def test_a_restart_does_not_give_the_day_another_budget(tmp_path: Path) ->
             await store.aclose()
 
 
-async def test_another_day_has_its_own_budget_and_old_days_are_forgotten(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
-    try:
-        assert await store.spend_judge_call(20_000, 1)
-        assert await store.spend_judge_call(20_001, 1)
-        assert not await store.spend_judge_call(20_001, 1)
-        assert await store.judge_calls(20_000) == 1
-        assert await store.spend_judge_call(20_100, 1)
-        assert await store.judge_calls(20_000) == 0
-    finally:
-        await store.aclose()
+async def test_another_day_has_its_own_budget_and_old_days_are_forgotten(store: Store) -> None:
+    assert await store.spend_judge_call(20_000, 1)
+    assert await store.spend_judge_call(20_001, 1)
+    assert not await store.spend_judge_call(20_001, 1)
+    assert await store.judge_calls(20_000) == 1
+    assert await store.spend_judge_call(20_100, 1)
+    assert await store.judge_calls(20_000) == 0
 
 
 def test_an_older_store_learns_to_count(tmp_path: Path) -> None:
