@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -113,11 +113,8 @@ async def engine_on(ground: Ground, replicas: int) -> AsyncIterator[RemoteEngine
         remote = RemoteSettings(python=str(ground.python), start_s=START_S)
         hosts = [cluster.host("policy", number) for number in range(replicas)]
         settings = EngineSettings(kind=EngineKind.VLLM, remote=remote)
-        engine = await RemoteEngine.start(settings, model_folder("bundled"), rank=4, hosts=hosts)
-        try:
+        async with aclosing(await RemoteEngine.start(settings, model_folder("bundled"), rank=4, hosts=hosts)) as engine:
             yield engine
-        finally:
-            await engine.aclose()
     finally:
         await cluster.aclose()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -120,13 +121,10 @@ async def _opened_engine(model: Path, load: Load) -> LocalEngine:
 
 
 async def _engine(model: Path, load: Load) -> float:
-    engine = await _opened_engine(model, load)
-    try:
+    async with aclosing(await _opened_engine(model, load)) as engine:
         _reset_peak(engine.pid)
         await _serve(engine, load)
         return _peak_mib(engine.pid)
-    finally:
-        await engine.aclose()
 
 
 async def _serve(engine: LocalEngine, load: Load) -> None:
@@ -146,14 +144,11 @@ async def _opened_trainer(model: Path, load: Load) -> TrainerProcess:
 
 
 async def _trainer(model: Path, load: Load) -> float:
-    trainer = await _opened_trainer(model, load)
-    try:
+    async with aclosing(await _opened_trainer(model, load)) as trainer:
         assert trainer.pid is not None
         _reset_peak(trainer.pid)
         await _learn(trainer, load)
         return _peak_mib(trainer.pid)
-    finally:
-        await trainer.aclose()
 
 
 async def _learn(trainer: TrainerProcess, load: Load) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import aclosing
 
 from openclaw_rl.envs.box.sandbox import Boxes, BoxLimits, BoxSpec, Sandbox
 from openclaw_rl.envs.open import EnvOptions, open_env
@@ -36,11 +37,8 @@ class CountedTasks(ReadTasks):
 
     async def judge(self, task: Task, attempt: Attempt) -> Score:
         """1 where STEPS lines stand there, each once."""
-        fork = await box_of(task, attempt).fork()
-        try:
+        async with aclosing(await box_of(task, attempt).fork()) as fork:
             lines = (await fork.read("log")).decode().split()
-        finally:
-            await fork.aclose()
         return Score(float(len(lines) == STEPS == len(set(lines))), details=" ".join(lines))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from contextlib import aclosing
 from pathlib import Path
 from statistics import median
 
@@ -61,8 +62,7 @@ def in_process(model: Path, *, repeats: int) -> Figures:
 
 async def through_the_child(model: Path, *, repeats: int) -> Figures:
     """The same through the child process, as the server has it; then long prompts."""
-    engine = await LocalEngine.start(EngineSettings(model=str(model), device="cpu", threads=1))
-    try:
+    async with aclosing(await LocalEngine.start(EngineSettings(model=str(model), device="cpu", threads=1))) as engine:
         speeds: dict[str, float] = {}
         for width in WIDTHS:
             runs = [await _stream_speed(engine, width, seed) for seed in range(repeats + 1)]
@@ -74,8 +74,6 @@ async def through_the_child(model: Path, *, repeats: int) -> Figures:
         gaps = [await _gaps_beside_long_prompt(engine, seed) for seed in range(repeats)]
         worst = [quantile(values, 0.99) * 1e3 for values in gaps]
         progress(f"gap p99 beside a {HISTORY}-token prompt: {', '.join(f'{value:.1f}' for value in worst)} ms")
-    finally:
-        await engine.aclose()
     return {
         "child_tokens_per_s": speeds,
         "cold_ttft_s": round(cold, 4),

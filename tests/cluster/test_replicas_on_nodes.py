@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -59,18 +59,12 @@ async def engine_on(address: str, folder: Path, replicas: int = 2) -> AsyncItera
     source = str(Path(openclaw_rl.__file__).parents[1])
     python.write_text(SERVER.format(python=sys.executable, source=source, pids=pids))
     python.chmod(0o755)
-    cluster = await Cluster.join(address, [Group("policy", replicas)], place_s=PLACE_S)
-    try:
+    async with aclosing(await Cluster.join(address, [Group("policy", replicas)], place_s=PLACE_S)) as cluster:
         remote = RemoteSettings(python=str(python), check_s=0.2, start_s=PLACE_S)
         settings = EngineSettings(kind=EngineKind.VLLM, remote=remote)
         hosts = [cluster.host("policy", number) for number in range(replicas)]
-        engine = await RemoteEngine.start(settings, MODEL, rank=4, hosts=hosts)
-        try:
+        async with aclosing(await RemoteEngine.start(settings, MODEL, rank=4, hosts=hosts)) as engine:
             yield engine, pids
-        finally:
-            await engine.aclose()
-    finally:
-        await cluster.aclose()
 
 
 def started(pids: Path) -> list[list[int]]:

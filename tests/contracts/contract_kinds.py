@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -100,11 +100,8 @@ async def local_engine(folder: Path) -> AsyncIterator[EngineKind]:
     """The bundled model in a process of its own."""
     model = model_folder("bundled")
     adapter = trained(model, folder)
-    engine = await open_engine(EngineSettings(device="cpu", cache_tokens=8192), model)
-    try:
+    async with aclosing(await open_engine(EngineSettings(device="cpu", cache_tokens=8192), model)) as engine:
         yield EngineKind(engine, adapter, engine.info.context_length, model)
-    finally:
-        await engine.aclose()
 
 
 @asynccontextmanager
@@ -115,11 +112,8 @@ async def scripted_trainer() -> AsyncIterator[Trainer]:
 @asynccontextmanager
 async def local_trainer() -> AsyncIterator[Trainer]:
     """The bundled model's, in a process of its own."""
-    trainer = open_trainer(model_folder("bundled"), SETTINGS)
-    try:
+    async with aclosing(open_trainer(model_folder("bundled"), SETTINGS)) as trainer:
         yield trainer
-    finally:
-        await trainer.aclose()
 
 
 def letters() -> RendererKind:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
@@ -12,6 +14,9 @@ from flow_parts import Judging, Served
 from forked_trainer import PLACE, trainers_ready
 
 from openclaw_rl.testing.listening import listening
+
+if TYPE_CHECKING:
+    from forgetting_parts import Home
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +51,24 @@ def running() -> Iterator[list[Served]]:
         if server.process.poll() is None:
             server.process.kill()
             server.process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model whose ids are bytes."""
+    from forgetting_parts import tiny_model
+
+    return tiny_model(tmp_path_factory.mktemp("model") / "bytes")
+
+
+@pytest_asyncio.fixture
+async def home(tmp_path: Path, model: Path) -> AsyncIterator[Home]:
+    """An empty home on that model, in a folder below the test's own."""
+    from forgetting_parts import make_home
+
+    made = await make_home(tmp_path / "a", model)
+    yield made
+    await made.store.aclose()
 
 
 @pytest.fixture(scope="session")

@@ -44,8 +44,7 @@ async def busy(pid: int) -> None:
 
 
 async def test_the_process_does_what_the_trainer_does(trainer_model: Path, recorder: Recorder, tmp_path: Path) -> None:
-    trainer = await TrainerProcess.start(trainer_model, SETTINGS)
-    try:
+    async with contextlib.aclosing(await TrainerProcess.start(trainer_model, SETTINGS)) as trainer:
         report = await trainer.step(recorder.batch(), resume=None)
         adapter = await trainer.export(tmp_path / "1", ONE)
         await trainer.step(recorder.batch(), resume=adapter.folder)
@@ -54,8 +53,6 @@ async def test_the_process_does_what_the_trainer_does(trainer_model: Path, recor
         await trainer.step(recorder.batch(), resume=adapter.folder)
         again = await trainer.export(tmp_path / "3", TWO)
         from_base = await trainer.step(recorder.batch(), resume=None)
-    finally:
-        await trainer.aclose()
     own = LoraTrainer.open(trainer_model, SETTINGS)
     here = own.step(recorder.batch())
     assert report.took_step

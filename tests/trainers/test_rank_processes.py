@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,8 +66,7 @@ async def test_two_processes_and_torchrun_write_what_one_process_writes(
 async def test_a_rank_killed_in_mid_step_fails_the_step_and_another_is_started(
     trainer_model: Path, recorder: Recorder, tmp_path: Path
 ) -> None:
-    trainer = TrainerProcess(trainer_model, SETTINGS)
-    try:
+    async with aclosing(TrainerProcess(trainer_model, SETTINGS)) as trainer:
         await trainer.step(recorder.batch(), resume=None)
         adapter = await trainer.export(tmp_path / "1", ONE)
         assert trainer.pid is not None
@@ -88,15 +88,10 @@ async def test_a_rank_killed_in_mid_step_fails_the_step_and_another_is_started(
             await gone(other)
         with pytest.raises(TrainerError, match="process is gone"):
             await trainer.export(tmp_path / "3", TWO)
-    finally:
-        await trainer.aclose()
     own = replace(SETTINGS, ranks=1)
-    alone = TrainerProcess(trainer_model, own)
-    try:
+    async with aclosing(TrainerProcess(trainer_model, own)) as alone:
         await alone.step(recorder.batch(), resume=adapter.folder)
         expected = await alone.export(tmp_path / "own", TWO)
-    finally:
-        await alone.aclose()
     differences = [
         float((one - load_file(again.folder / WEIGHTS)[name]).abs().max())
         for name, one in load_file(expected.folder / WEIGHTS).items()
@@ -105,17 +100,11 @@ async def test_a_rank_killed_in_mid_step_fails_the_step_and_another_is_started(
 
 
 async def test_what_is_wrong_is_said_once_and_clearly(trainer_model: Path, recorder: Recorder, tmp_path: Path) -> None:
-    trainer = TrainerProcess(trainer_model, SETTINGS)
-    try:
+    async with aclosing(TrainerProcess(trainer_model, SETTINGS)) as trainer:
         with pytest.raises(TrainerError, match="has no adapter"):
             await trainer.step(recorder.batch(), resume=tmp_path / "nowhere")
         assert (await trainer.step(recorder.batch(), resume=None)).took_step
-    finally:
-        await trainer.aclose()
     launcher = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 1"
-    other = TrainerProcess(trainer_model, replace(SETTINGS, launcher=launcher))
-    try:
+    async with aclosing(TrainerProcess(trainer_model, replace(SETTINGS, launcher=launcher))) as other:
         with pytest.raises(TrainerError, match=r"trainer\.ranks is 2, and trainer\.launcher started 1"):
             await other.step(recorder.batch(), resume=None)
-    finally:
-        await other.aclose()

@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,9 +102,6 @@ async def test_a_cluster_without_room_is_said(nodes: RayNodes, trainer_model: Pa
     launcher = shlex.join(
         [sys.executable, "-m", "openclaw_rl.cluster.ranks", "--address", nodes.address, "--ranks", "9"]
     )
-    trainer = TrainerProcess(trainer_model, replace(SETTINGS, ranks=9, launcher=launcher))
-    try:
+    async with aclosing(TrainerProcess(trainer_model, replace(SETTINGS, ranks=9, launcher=launcher))) as trainer:
         with pytest.raises(TrainerError, match="exit code 1"):
             await trainer.step(recorder.batch(), resume=None)
-    finally:
-        await trainer.aclose()
