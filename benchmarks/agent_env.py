@@ -9,7 +9,7 @@ from random import Random
 from openclaw_rl.agents.entries import EnvOpener, TaskEntry
 from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
 from openclaw_rl.envs.task import Action, Env, Observation, Part, PartKind, Score, StepResult, Task
-from openclaw_rl.envs.tasks.source import Attempt, NoSolutionError
+from openclaw_rl.envs.tasks.source import Attempt, NoSolutionError, ReadTasks
 from openclaw_rl.errors import TaskError
 from openclaw_rl.tiny import world
 
@@ -52,26 +52,12 @@ class HeadingEnv:
         return Observation((Part(PartKind.TEXT, world.problem(self._random, held_out=False).question),))
 
 
-class HeadingTasks:
+class HeadingTasks(ReadTasks):
     """Tasks by number; their problems follow from it."""
 
     def __init__(self, count: int) -> None:
-        self._tasks = {f"heading-{number}": Task(f"heading-{number}", "Solve the problem.") for number in range(count)}
-
-    @property
-    def name(self) -> str:
-        """What they are called together."""
-        return "heading"
-
-    @property
-    def tasks(self) -> dict[str, Task]:
-        """The tasks, by id."""
-        return self._tasks
-
-    @property
-    def broken(self) -> dict[str, str]:
-        """None."""
-        return {}
+        names = [f"heading-{number}" for number in range(count)]
+        super().__init__("heading", {name: Task(name, "Solve the problem.") for name in names})
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox | None:
         """No box."""

@@ -14,6 +14,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
+from contextlib import aclosing
 from pathlib import Path
 from random import Random
 
@@ -78,8 +79,7 @@ async def settled(endpoint: PolicyEndpoint) -> None:
 
 async def store_figures(home: Path) -> Figures:
     """Versions, how many served versions lay between sampling and learning, and whether the ledger adds up."""
-    store = await Store.open(home)
-    try:
+    async with aclosing(await Store.open(home)) as store:
         lags: Counter[int] = Counter()
         learned: Counter[str] = Counter()
         rows = await store.versions()
@@ -91,8 +91,6 @@ async def store_figures(home: Path) -> Figures:
                 lags[parent - turn.completion.version.number if turn is not None else -1] += 1
         counts = await store.counts()
         episodes = await store.episodes.counts()
-    finally:
-        await store.aclose()
     return {
         "versions": len(rows),
         "staleness": {str(lag): count for lag, count in sorted(lags.items())},

@@ -7,6 +7,7 @@ import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 
 from benchmarks.box_escapes import COMMANDS, CONTROLS, Ground, attempt, ground
 from benchmarks.box_means import MEANS
@@ -42,12 +43,9 @@ async def escapes(kind: BoxKind, at: Ground) -> dict[str, str]:
 
 async def controls(at: Ground) -> list[str]:
     """Which of the harmless attempts get out of a box without walls."""
-    boxes = await open_boxes(BoxKind.PLAIN)
-    try:
+    async with aclosing(await open_boxes(BoxKind.PLAIN)) as boxes:
         box = await boxes.create(SPEC)
         return [name for name in CONTROLS if await attempt(box, COMMANDS[name], at)]
-    finally:
-        await boxes.aclose()
 
 
 async def costs(boxes: Boxes) -> Figures:
@@ -138,13 +136,10 @@ async def measure() -> Figures:
     figures: Figures = {"attempts": tried, "escapes": got_out}
     before = await plain_ms()
     for kind in (*KINDS, BoxKind.PLAIN):
-        boxes = await open_boxes(kind)
-        try:
+        async with aclosing(await open_boxes(kind)) as boxes:
             figures[f"ms_{kind}"] = await costs(boxes)
             if kind is BoxKind.OVERLAY:
                 figures["alive"] = await many(boxes)
-        finally:
-            await boxes.aclose()
     figures["ms_plain_subprocess"] = [before, await plain_ms()]
     figures["docker"] = "no engine answers" if not await _has_docker() else "present"
     figures["probe"] = (await probe()).text

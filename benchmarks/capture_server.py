@@ -11,16 +11,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 from aiohttp import web
 
-from benchmarks.http import KEY, bundled_model
+from benchmarks.http import bundled_model
+from benchmarks.in_process import parts_around
 from openclaw_rl.collect.stage import Collect, CollectSettings
-from openclaw_rl.core.message import Json
-from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
@@ -31,15 +29,13 @@ from openclaw_rl.runtime.activity import Activity
 from openclaw_rl.runtime.serving import set_aside
 from openclaw_rl.serve.apis.chat.wire import ChatBody, messages_of, parsed, tools_of
 from openclaw_rl.serve.app import build_app, runner_of
-from openclaw_rl.serve.door.auth import Keys
 from openclaw_rl.serve.failures import Handler
-from openclaw_rl.serve.parts import Control, ServeParts
 from openclaw_rl.serve.request.unseen import Placeholders
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import ScriptedEngine
+from openclaw_rl.testing.listening import listening
 
 GAP_S = 1 / 50
-CONTEXT = 1_000_000
 MOST_TOKENS = 2048
 STORY = (
     "The first part is worked out from the numbers in the problem. Then the second part follows, and the answer is "
@@ -62,20 +58,17 @@ async def _serve(home: Path) -> None:
     renderer = ChatRenderer(read_template(model))
     store = await Store.open(home)
     engine = _engine(renderer)
-    app = build_app(_parts(store, renderer, engine))
+    app = build_app(parts_around(store, renderer, engine, Collect(store, CollectSettings(), time.time)))
     app.middlewares.append(Activity().middleware)
     app.router.add_post("/through", _through(engine))
     app.router.add_post("/plain", _plain(engine, renderer))
     app.router.add_post("/engine", _alone(engine))
-    runner = runner_of(app)
-    await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        set_aside()  # as the product does once it is ready
-        print(runner.addresses[0][1], flush=True)
-        await asyncio.to_thread(sys.stdin.read)
+        async with listening(runner_of(app)) as url:
+            set_aside()  # as the product does once it is ready
+            print(url.rpartition(":")[2], flush=True)
+            await asyncio.to_thread(sys.stdin.read)
     finally:
-        await runner.cleanup()
         await store.aclose()
 
 
@@ -89,32 +82,6 @@ def _engine(renderer: ChatRenderer) -> ScriptedEngine:
 
     engine = ScriptedEngine(script, gap_s=GAP_S)
     return engine
-
-
-def _parts(store: Store, renderer: ChatRenderer, engine: ScriptedEngine) -> ServeParts:
-    collect = Collect(store, CollectSettings(), time.time)
-
-    async def feedback(said: Feedback) -> None:
-        await store.add_feedback(said)
-
-    async def status() -> Mapping[str, Json]:
-        return {}
-
-    async def rollback(version: PolicyVersion) -> None:
-        return None
-
-    return ServeParts(
-        engine=engine,
-        renderer=renderer,
-        collector=collect,
-        store=store,
-        control=Control(feedback, collect.done, status, rollback, collect.session_name),
-        current=lambda user: BASE,
-        models=("default",),
-        context_length=CONTEXT,
-        eos_ids=renderer.template.eos_ids(),
-        keys=Keys({"owner": KEY}),
-    )
 
 
 def _through(engine: ScriptedEngine) -> Handler:

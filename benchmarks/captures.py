@@ -23,28 +23,21 @@ from functools import partial
 from pathlib import Path
 
 import aiohttp
-from aiohttp import web
 
 from benchmarks.capture_reuse import left_by_changes, reuse
 from benchmarks.captures_late import late
 from benchmarks.captures_later import later
 from benchmarks.captures_made import in_turns
 from benchmarks.captures_made_clients import made
-from benchmarks.captures_replay import Labelled, measured, replay, replay_parts
+from benchmarks.captures_replay import Labelled, measured, replay, replaying
 from benchmarks.client_captures import replayed
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.http import bundled_model
 from openclaw_rl.collect.clients.rules import AnyClient
 from openclaw_rl.core.message import Json, Role
-from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sampling import Sampling
-from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
-from openclaw_rl.serve.app import build_app, runner_of
-from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow
-from openclaw_rl.testing.engine import ScriptedEngine
 
 CHAT = "/v1/chat/completions"
 OWN = ("x-session-id", "x-turn-type", "x-openclaw-")  # the extension's headers
@@ -214,24 +207,12 @@ def _answer(events: list[str | dict[str, Json]]) -> str:
 
 async def _replay(exchanges: list[Exchange], model: Path, home: Path) -> None:
     """Sends the recordings one after the other, then reads what the store made of them."""
-    renderer = ChatRenderer(read_template(model))
-    eos = renderer.template.eos_ids()
-    says = [""]
-
-    def script(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> tuple[int, ...]:
-        return (*renderer.encode(says[0]), eos[0])
-
-    store = await Store.open(home)
-    runner = runner_of(build_app(replay_parts(store, renderer, ScriptedEngine(script), eos)))
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}{CHAT}"
-        names: list[str | None] = []
+    names: list[str | None] = []
+    async with replaying(model, home) as (url, store, says):
         async with aiohttp.ClientSession() as http:
             for each in exchanges:
                 says[0] = each.answer
-                async with http.post(url, json=each.body, headers=each.sent_headers) as answer:
+                async with http.post(f"{url}{CHAT}", json=each.body, headers=each.sent_headers) as answer:
                     each.status = answer.status
                     text = await answer.text()
                 if each.status != 200:
@@ -241,9 +222,6 @@ async def _replay(exchanges: list[Exchange], model: Path, home: Path) -> None:
                 names.append(None if newest in names else newest)
         for each, name in zip(exchanges, names, strict=True):
             each.row = None if name is None else await store.row(name)
-    finally:
-        await runner.cleanup()
-        await store.aclose()
 
 
 def _judge(exchanges: list[Exchange]) -> None:

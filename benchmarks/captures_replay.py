@@ -8,32 +8,27 @@ those of then are exchanged for those of now. The product's rules are not asked 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import aiohttp
-from aiohttp import web
 
+from benchmarks.in_process import open_to_all, parts_around, served
 from openclaw_rl.collect.clients.rules import ClientRules
 from openclaw_rl.collect.stage import Collect, CollectSettings
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.message import Json, Role
-from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
-from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
-from openclaw_rl.serve.app import build_app, runner_of
-from openclaw_rl.serve.door.auth import Keys
-from openclaw_rl.serve.parts import Control, ServeParts
-from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow
 from openclaw_rl.testing.engine import ScriptedEngine
 
-CONTEXT = 1_000_000  # tokens: the recordings are about kinds and sessions, not about room
 HOP = ("host", "content-length", "connection", "accept-encoding", "transfer-encoding", "authorization", "x-api-key")
 TEACHES_NOTHING = (DropReason.LOOP, DropReason.CUT_BY_LENGTH, DropReason.EMPTY, DropReason.CANCELLED)
 CALL_DIGITS = 12  # of a turn's id, in the ids of its calls
@@ -95,21 +90,8 @@ async def replay(
     exchanges: Sequence[Labelled], model: Path, home: Path, *, clients: Sequence[ClientRules] | None = None
 ) -> None:
     """Sends them in their order, then reads what the store made of them."""
-    renderer = ChatRenderer(read_template(model))
-    eos = renderer.template.eos_ids()
-    says = [""]
-
-    def script(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> tuple[int, ...]:
-        return (*renderer.encode(says[0]), eos[0])
-
-    store = await Store.open(home)
-    parts = replay_parts(store, renderer, ScriptedEngine(script), eos, clients)
-    runner = runner_of(build_app(parts))
-    await runner.setup()
     now: dict[str, dict[str, str]] = {}
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with replaying(model, home, clients=clients) as (url, store, says):
         async with aiohttp.ClientSession() as http:
             for each in exchanges:
                 says[0] = each.reply
@@ -117,43 +99,27 @@ async def replay(
         for each in exchanges:
             turn = now.get(each.session, {}).get(each.turns[0]) if each.turns else None
             each.row = None if turn is None else await store.row(turn)
-    finally:
-        await runner.cleanup()
-        await store.aclose()
 
 
-def replay_parts(
-    store: Store,
-    renderer: ChatRenderer,
-    engine: ScriptedEngine,
-    eos: tuple[int, ...],
-    clients: Sequence[ClientRules] | None = None,
-) -> ServeParts:
-    """The product's server around a scripted engine."""
+@asynccontextmanager
+async def replaying(
+    model: Path, home: Path, *, clients: Sequence[ClientRules] | None = None
+) -> AsyncIterator[tuple[str, Store, list[str]]]:
+    """The product's server around a scripted engine: its address, its store, and a list of the one reply it gives."""
+    renderer = ChatRenderer(read_template(model))
+    says = [""]
+
+    def script(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> tuple[int, ...]:
+        return (*renderer.encode(says[0]), renderer.template.eos_ids()[0])
+
+    store = await Store.open(home)
     collect = Collect(store, CollectSettings(), lambda: 0.0, clients=clients)
-
-    async def feedback(said: Feedback) -> None:
-        await store.add_feedback(said)
-
-    async def status() -> Mapping[str, Json]:
-        return {}
-
-    async def rollback(version: PolicyVersion) -> None:
-        return None
-
-    return ServeParts(
-        engine=engine,
-        renderer=renderer,
-        collector=collect,
-        store=store,
-        control=Control(feedback, collect.done, status, rollback, collect.session_name),
-        current=lambda user: BASE,
-        models=("qwen3-4b",),
-        context_length=CONTEXT,
-        eos_ids=eos,
-        keys=Keys({}),
-        settings=ServeSettings(any_model_name=True),
-    )
+    parts = open_to_all(parts_around(store, renderer, ScriptedEngine(script), collect))
+    try:
+        async with served(replace(parts, models=("qwen3-4b",))) as url:
+            yield url, store, says
+    finally:
+        await store.aclose()
 
 
 def measured(exchanges: Sequence[Labelled]) -> Tally:

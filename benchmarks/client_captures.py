@@ -17,30 +17,24 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import aiohttp
-from aiohttp import web
 
 from benchmarks.client_truth import Findings, Label, Made, found
 from benchmarks.common import conditions, finish, progress
 from benchmarks.http import bundled_model
+from benchmarks.in_process import grammar_check, open_to_all, parts_around, served
 from openclaw_rl.collect.clients.rules import AnyClient, ClientRules
 from openclaw_rl.collect.stage import Collect, CollectSettings
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sampling import Grammar, Sampling
+from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Arrival, Placement, Turn
-from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.engines.local.grammars import Grammars
+from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
-from openclaw_rl.serve.app import build_app, runner_of
-from openclaw_rl.serve.door.auth import Keys
-from openclaw_rl.serve.parts import Control, ServeParts
-from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import ScriptedEngine
 
-CONTEXT, SMALL_CONTEXT = 1_000_000, 64  # tokens; the second for requests that were too long when they were recorded
+SMALL_CONTEXT = 64  # tokens, for requests that were too long when they were recorded
 LIMITS = {"/v1/messages": ("max_tokens",), "/v1/responses": ("max_output_tokens",)}
 CHAT_LIMITS = ("max_tokens", "max_completion_tokens")
 
@@ -184,16 +178,20 @@ async def _replay(
         return (*renderer.encode(says.pop(0) if len(says) > 1 else says[0]), eos[0])
 
     store = await Store.open(home)
-    noting = Noting(Collect(store, CollectSettings(), lambda: 0.0, clients=clients))
-    parts = _parts(store, renderer, ScriptedEngine(script), noting)
-    runners = [runner_of(build_app(each)) for each in (parts, replace(parts, context_length=SMALL_CONTEXT))]
+    collect = Collect(store, CollectSettings(), lambda: 0.0, clients=clients)
+    noting = Noting(collect)
+    parts = replace(
+        open_to_all(parts_around(store, renderer, ScriptedEngine(script), collect)),
+        collector=noting,
+        check_grammar=grammar_check(renderer),
+    )
+    ids: dict[str, str] = {}
     try:
-        for runner in runners:
-            await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-        large, small = (f"http://127.0.0.1:{runner.addresses[0][1]}" for runner in runners)
-        ids: dict[str, str] = {}
-        async with aiohttp.ClientSession() as http:
+        async with (
+            served(parts) as large,
+            served(replace(parts, context_length=SMALL_CONTEXT)) as small,
+            aiohttp.ClientSession() as http,
+        ):
             for each in exchanges:
                 says[:] = each.replies or ["ok"]
                 before = len(noting.turns)
@@ -202,8 +200,6 @@ async def _replay(
                 ids.update(zip(each.turns, each.made, strict=False))
         return await _made(store, exchanges)
     finally:
-        for runner in runners:
-            await runner.cleanup()
         await store.aclose()
 
 
@@ -244,41 +240,6 @@ async def _made(store: Store, exchanges: list[Exchange]) -> dict[int, Made]:
             None if heard is None else tuple((item.role.value, item.text) for item in heard),
         )
     return made
-
-
-def _parts(store: Store, renderer: ChatRenderer, engine: ScriptedEngine, noting: Noting) -> ServeParts:
-    async def feedback(said: Feedback) -> None:
-        await store.add_feedback(said)
-
-    async def status() -> Mapping[str, Json]:
-        return {}
-
-    async def nothing(*given: object) -> None:
-        return None
-
-    model = bundled_model()
-    assert model is not None
-    grammars = Grammars(
-        model / "tokenizer.json", renderer.template.tokenizer.get_vocab_size(), renderer.template.eos_ids()[0]
-    )
-
-    async def check_grammar(grammar: Grammar) -> None:
-        await asyncio.to_thread(grammars.compile, grammar)
-
-    return ServeParts(
-        engine=engine,
-        renderer=renderer,
-        collector=noting,
-        store=store,
-        control=Control(feedback, nothing, status, nothing),
-        current=lambda user: BASE,
-        models=("default",),
-        context_length=CONTEXT,
-        eos_ids=renderer.template.eos_ids(),
-        keys=Keys({}),
-        settings=ServeSettings(any_model_name=True),
-        check_grammar=check_grammar,
-    )
 
 
 def _resolved(value: Json, shared: Mapping[str, Json]) -> Json:

@@ -8,13 +8,12 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 import aiohttp
-from aiohttp import web
 
 from benchmarks.http import KEY
 from benchmarks.kills_real import judging
@@ -114,11 +113,8 @@ async def engine_on(ground: Ground, replicas: int) -> AsyncIterator[RemoteEngine
         remote = RemoteSettings(python=str(ground.python), start_s=START_S)
         hosts = [cluster.host("policy", number) for number in range(replicas)]
         settings = EngineSettings(kind=EngineKind.VLLM, remote=remote)
-        engine = await RemoteEngine.start(settings, model_folder("bundled"), rank=4, hosts=hosts)
-        try:
+        async with aclosing(await RemoteEngine.start(settings, model_folder("bundled"), rank=4, hosts=hosts)) as engine:
             yield engine
-        finally:
-            await engine.aclose()
     finally:
         await cluster.aclose()
 
@@ -130,7 +126,7 @@ class Program:
     ground: Ground
     _process: asyncio.subprocess.Process | None = None
     _url: str = ""
-    _judge: web.AppRunner | None = None
+    _judge: AsyncExitStack = field(default_factory=AsyncExitStack)
     _logs: list[Path] = field(default_factory=list)
 
     @property
@@ -147,7 +143,7 @@ class Program:
     async def prepare(self) -> None:
         """Its folder and its judge."""
         self.home.mkdir()
-        self._judge, url = await judging()
+        url = await self._judge.enter_async_context(judging())
         (self.home / "config.toml").write_text(CONFIG.format(python=self.ground.python, judge=url), "utf-8")
 
     async def start(self) -> str:
@@ -186,8 +182,7 @@ class Program:
         """Ends what is left."""
         if self._process is not None and self._process.returncode is None:
             await self.kill()
-        if self._judge is not None:
-            await self._judge.cleanup()
+        await self._judge.aclose()
 
     async def version(self) -> int:
         """The number of the version that is served."""

@@ -23,24 +23,23 @@ def progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def make_model(folder: Path, *, seed: int = 0) -> Path:
-    """A random Qwen3 of 4.2 M parameters: 4 layers, hidden 256, vocabulary 4096, context 32,768."""
+def make_model(folder: Path, *, seed: int = 0, **other: int) -> Path:
+    """A random Qwen3 of 4.2 M parameters: 4 layers, hidden 256, vocabulary 4096, context 32,768; or of other sizes."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     torch.manual_seed(seed)
-    config = Qwen3Config(
-        vocab_size=VOCAB,
-        hidden_size=256,
-        intermediate_size=768,
-        num_hidden_layers=4,
-        num_attention_heads=8,
-        num_key_value_heads=4,
-        head_dim=32,
-        tie_word_embeddings=True,
-        max_position_embeddings=32768,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
+    sizes = {
+        "vocab_size": VOCAB,
+        "hidden_size": 256,
+        "intermediate_size": 768,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 32,
+        "max_position_embeddings": 32768,
+    }
+    Qwen3ForCausalLM(Qwen3Config(**{"tie_word_embeddings": True, **sizes, **other})).save_pretrained(folder)
     return folder
 
 

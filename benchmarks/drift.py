@@ -20,9 +20,9 @@ from statistics import fmean
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import AutoModelForCausalLM
 
-from benchmarks.common import Figures, conditions, finish, is_quick, progress
+from benchmarks.common import Figures, conditions, finish, is_quick, make_model, progress
 from benchmarks.drift_talks import TOOLS, Talk
 from openclaw_rl.core.completion import Completion, Finish, completion_of
 from openclaw_rl.core.message import Message
@@ -39,6 +39,14 @@ from openclaw_rl.testing.families import STAND_INS, VOCAB
 from openclaw_rl.testing.rewriting import Rewriting, ThinkingTreatment, claimed, is_honest
 from openclaw_rl.testing.writing import end_of, written
 
+SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+}
 WHATEVER_TOKENS = 24  # of a reply that nobody wrote
 CONTRAST_EVERY = 3  # turns whose conversation is encoded anew as well
 WAYS = ("continued", "spliced", "rejoined", "rewritten", "whole")
@@ -63,7 +71,7 @@ def main() -> None:
     torch.set_num_threads(1)
     seeds = [0] if is_quick() else [0, 1]
     with tempfile.TemporaryDirectory() as place:
-        model = _model(Path(place) / "model")
+        model = make_model(Path(place) / "model", vocab_size=VOCAB, **SIZES)
         tallies = asyncio.run(_held(model, seeds))
     every = list(tallies.values())
     figures: Figures = {
@@ -192,23 +200,6 @@ def _turn(
 def _as_sent(renderer: ChatRenderer, messages: Sequence[Message]) -> str:
     sent = with_nine_letters(messages) if renderer.family is Family.MISTRAL else messages
     return renderer.template.text(sent, TOOLS, generation_prompt=True)
-
-
-def _model(folder: Path) -> Path:
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=VOCAB,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-        tie_word_embeddings=True,
-        max_position_embeddings=32768,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    return folder
 
 
 def _logp(alone: nn.Module, prompt: Sequence[int], sampled: Sequence[int]) -> list[float]:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -165,11 +166,8 @@ def replays(home: Path) -> bool:
 
 async def served(home: Path) -> Adapter:
     """The adapter being served, by the folder's name."""
-    store = await Store.open(home)
-    try:
+    async with aclosing(await Store.open(home)) as store:
         row = await store.version(await store.current(SHARED))
-    finally:
-        await store.aclose()
     adapter = None if row is None else row.adapter()
     if adapter is None:
         raise SystemExit(f"{home} serves the base model")
@@ -179,8 +177,7 @@ async def served(home: Path) -> Adapter:
 async def likelihoods(adapters: list[Adapter], phrase: Canary) -> dict[str, list[float]]:
     """Log-probabilities of the phrase's tokens, in the words' own place and in another, by version; "base" too."""
     config = read_config(overrides={"home": str(adapters[0].folder)})
-    engine = await LocalEngine.start(replace(config.engine, model=str(bundled_model())))
-    try:
+    async with aclosing(await LocalEngine.start(replace(config.engine, model=str(bundled_model())))) as engine:
         renderer = ChatRenderer(read_template(bundled_model()), config.render)
         found: dict[str, list[float]] = {}
         for adapter in adapters:
@@ -197,8 +194,6 @@ async def likelihoods(adapters: list[Adapter], phrase: Canary) -> dict[str, list
                 if asked.endswith("(1)"):
                     progress(f"{name}: {sum(scores.logp):.2f} nats for the phrase")
         return found
-    finally:
-        await engine.aclose()
 
 
 def total(values: list[float], count: int) -> float:

@@ -149,8 +149,7 @@ def _written(home: Path, files: Bytes) -> None:
 
 async def _read(home: Path) -> dict[str, object]:
     """All that the program gives of a folder: rows, versions, samples, and the weights that would be served."""
-    store = await Store.open(home)
-    try:
+    async with aclosing(await Store.open(home)) as store:
         engine = ScriptedEngine([])
         settings = PublishSettings(gate=False)
         served = ServedVersions(store, engine)
@@ -178,8 +177,6 @@ async def _read(home: Path) -> dict[str, object]:
                     tuple((key, tuple(item.flatten().tolist())) for key, item in tensors),
                 )
         return things
-    finally:
-        await store.aclose()
 
 
 def _case(number: int, home: Path, pristine: Bytes, truth: dict[str, object], outcome: Outcome) -> None:

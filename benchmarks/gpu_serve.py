@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 import warnings
 from pathlib import Path
@@ -14,25 +13,17 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import AutoModelForCausalLM
 
-from benchmarks.common import VOCAB, Figures, make_model, progress, quantile
+from benchmarks.common import Figures, make_model, progress, quantile
 from benchmarks.gpu_model import Setup, Watch, free_unused, gb, guarded
-from benchmarks.peers import Ours, Theirs
+from benchmarks.peers import Ours, Theirs, ids, second_turn, stream
 from openclaw_rl.core.completion import SampledToken
-from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
-from openclaw_rl.core.version import BASE
 from openclaw_rl.engines import EngineSettings, LocalEngine
 
 WIDTHS, PEER_WIDTHS = (1, 8, 16, 32), (1, 8, 16)
 READ, NEW = 64, 64
 REPEATS, PEER_REPEATS = 3, 2
 MIXED = 8  # streams of which no two are alike
-
-
-def ids(count: int, seed: int) -> tuple[int, ...]:
-    """Random ids that every vocabulary here has."""
-    source = random.Random(seed)
-    return tuple(source.randrange(VOCAB) for _ in range(count))
 
 
 def serve(setup: Setup) -> Figures:
@@ -59,7 +50,8 @@ async def through_the_child(setup: Setup) -> Figures:
                 runs = [await _speed(engine, width, seed, write) for seed in range(REPEATS + 1)]
                 speeds[str(width)] = round(median(runs[1:]), 1)
                 progress(f"width {width} through the child process: {speeds[str(width)]} tokens/s")
-            turns = [await _second_turn(setup, engine, seed) for seed in range(REPEATS + 1)]
+            history = setup.sized(10_000, 1000)
+            turns = [await second_turn(engine, seed, history=history, more=NEW) for seed in range(REPEATS + 1)]
             stats = await engine.stats()
         finally:
             await engine.aclose()
@@ -102,18 +94,6 @@ def against_generate(setup: Setup) -> Figures:
     return figures
 
 
-async def stream(
-    engine: LocalEngine, prompt: tuple[int, ...], sampling: Sampling
-) -> tuple[list[SampledToken], list[float]]:
-    """What one stream said on the base model, and when each token came."""
-    items: list[SampledToken] = []
-    times: list[float] = []
-    async for item in engine.generate(Prompt(prompt), sampling, BASE):
-        items.append(item)
-        times.append(time.perf_counter())
-    return items, times
-
-
 async def _speed(engine: LocalEngine, width: int, seed: int, write: int) -> float:
     begin = time.perf_counter()
     async with asyncio.TaskGroup() as group:
@@ -121,18 +101,6 @@ async def _speed(engine: LocalEngine, width: int, seed: int, write: int) -> floa
             prompt = ids(READ, 500_000 + 10_000 * width + 1000 * seed + row)
             group.create_task(stream(engine, prompt, Sampling(max_tokens=write, seed=seed)))
     return width * write / (time.perf_counter() - begin)
-
-
-async def _second_turn(setup: Setup, engine: LocalEngine, seed: int) -> tuple[float, float]:
-    """Seconds to the first token: of a history cold, and of the turn after it with so many new tokens."""
-    history = ids(setup.sized(10_000, 1000), 900_000 + seed)
-    begin = time.perf_counter()
-    said, times = await stream(engine, history, Sampling(max_tokens=16, seed=seed))
-    cold = times[0] - begin
-    again = (*history, *(item.token for item in said), *ids(NEW, 950_000 + seed))
-    begin = time.perf_counter()
-    _, times = await stream(engine, again, Sampling(max_tokens=1, seed=seed))
-    return cold, times[0] - begin
 
 
 def attention_kernels(setup: Setup) -> Figures:

@@ -14,8 +14,9 @@ from typing import TypeVar
 
 from benchmarks.common import Figures, progress, quantile
 from benchmarks.gpu_model import Setup, Watch, ballast, free_unused, gb
-from benchmarks.gpu_serve import READ, ids
+from benchmarks.gpu_serve import READ
 from benchmarks.gpu_train import batch, long_sample
+from benchmarks.peers import ids
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling

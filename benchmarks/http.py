@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import importlib.util
 import json
-import socket
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from statistics import median
 import aiohttp
 
 from benchmarks.common import is_quick, progress
+from openclaw_rl.evals.server import free_port
 
 KEY = "bench"
 START_S = 120.0
@@ -62,9 +62,7 @@ async def http_tokens_per_s(
 @contextlib.asynccontextmanager
 async def serving(model: Path, *options: str) -> AsyncIterator[str]:
     """The address of a server on this model, or "" where it does not come up; ended on leaving."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory() as home:
         command = ["serve", "--model", str(model), "--home", home, "--host", "127.0.0.1", "--port", str(port)]
         child = await asyncio.create_subprocess_exec(

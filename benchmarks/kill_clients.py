@@ -126,26 +126,20 @@ def not_there(home: Path, turns: set[str]) -> set[str]:
 
 async def lost(home: Path, told: Told) -> int:
     """How many acknowledged turns the store no longer gives word for word."""
-    store = await Store.open(home)
-    try:
+    async with contextlib.aclosing(await Store.open(home)) as store:
         gone = 0
         for name, digest in told.acknowledged.items():
             turn = await store.turn(name)
             gone += turn is None or _digest(turn.reply.text) != digest
         return gone
-    finally:
-        await store.aclose()
 
 
 async def trained_twice(home: Path) -> tuple[int, int, int]:
     """Turns that more than one version consumed; all that were consumed; the versions."""
-    store = await Store.open(home)
-    try:
+    async with contextlib.aclosing(await Store.open(home)) as store:
         rows = await store.versions()
         consumed = [turn for row in rows for turn in row.turns]
         return len(consumed) - len(set(consumed)), len(consumed), len(rows) - 1
-    finally:
-        await store.aclose()
 
 
 def _digest(text: str) -> str:

@@ -55,12 +55,9 @@ async def measured() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as place:
         home = Path(place) / "home"
         await lived_in(home, turns)
-        runner, url = await judging()
-        (home / "config.toml").write_text(CONFIG % url, "utf-8")
-        try:
+        async with judging() as url:
+            (home / "config.toml").write_text(CONFIG % url, "utf-8")
             found = [await _life(home, random.Random(number)) for number in range(lives + 1)][1:]
-        finally:
-            await runner.cleanup()
         size = (home / "store.db").stat().st_size
     return {
         "turns": turns,

@@ -18,15 +18,16 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import web
 
-from benchmarks.http import KEY, bundled_model
+from benchmarks.http import bundled_model
+from benchmarks.in_process import parts_around
 from openclaw_rl.collect.stage import Collect, CollectSettings
 from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, StepReport, digest_of_folder
-from openclaw_rl.core.message import Json
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import Sample, Wants
 from openclaw_rl.core.sampling import Sampling
@@ -41,8 +42,7 @@ from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.serve.app import build_app, runner_of
-from openclaw_rl.serve.door.auth import Keys
-from openclaw_rl.serve.parts import Control, ServeParts
+from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.store.db import Store
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.teach.stage import LearningRules, TeachStage
@@ -175,26 +175,9 @@ def _learning(
 def serve_parts(
     store: Store, renderer: ChatRenderer, engine: ScriptedEngine, collect: Collect, served: ServedVersions
 ) -> ServeParts:
-    """The product's server over these."""
-
-    async def status() -> Mapping[str, Json]:
-        return {}
-
-    async def rollback(version: PolicyVersion) -> None:
-        raise NotImplementedError
-
-    return ServeParts(
-        engine=engine,
-        renderer=renderer,
-        collector=collect,
-        store=store,
-        control=Control(store.add_feedback, collect.done, status, rollback, collect.session_name),
-        current=lambda user: served.current(SHARED),
-        models=("default",),
-        context_length=100_000,
-        eos_ids=renderer.template.eos_ids(),
-        keys=Keys({"owner": KEY}),
-    )
+    """The product's server over these, with what has been learned."""
+    parts = parts_around(store, renderer, engine, collect)
+    return replace(parts, current=lambda user: served.current(SHARED), context_length=100_000)
 
 
 if __name__ == "__main__":

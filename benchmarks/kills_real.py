@@ -10,6 +10,8 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -21,6 +23,7 @@ from benchmarks.http import KEY, bundled_model
 from benchmarks.kill_clients import CLIENTS, Target, Told, lost, not_committed, talk, trained_twice
 from openclaw_rl.doctor.check import check_home
 from openclaw_rl.engines import EngineSettings, LocalEngine
+from openclaw_rl.testing.listening import listening
 
 START_S = 180.0
 END_S = 60.0  # for a killed or ended server to be gone
@@ -66,9 +69,8 @@ async def run(kills: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as place:
         home = Path(place) / "home"
         home.mkdir()
-        runner, url = await judging()
-        (home / "config.toml").write_text(CONFIG % url, "utf-8")
-        try:
+        async with judging() as url:
+            (home / "config.toml").write_text(CONFIG % url, "utf-8")
             async with asyncio.TaskGroup() as group:
                 server = await _started(home, target, starts)
                 for client in range(CLIENTS):
@@ -91,8 +93,6 @@ async def run(kills: int) -> dict[str, float]:
                 target.is_over = True
             server.process.send_signal(signal.SIGTERM)
             stalls += not await _ended(server)
-        finally:
-            await runner.cleanup()
         uncommitted += len(not_committed(home, told.versions))
         twice, consumed, versions = await trained_twice(home)
         report = await asyncio.to_thread(check_home, home)
@@ -171,8 +171,9 @@ def _child(parent: int, module: str) -> int | None:
     return None
 
 
-async def judging() -> tuple[web.AppRunner, str]:
-    """An OpenAI-style endpoint that judges by rule."""
+@asynccontextmanager
+async def judging() -> AsyncIterator[str]:
+    """The address of an OpenAI-style endpoint that judges by rule."""
 
     async def answer(request: web.Request) -> web.Response:
         system, user = (item["content"] for item in (await request.json())["messages"])
@@ -184,7 +185,5 @@ async def judging() -> tuple[web.AppRunner, str]:
 
     app = web.Application()
     app.router.add_post("/v1/chat/completions", answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    return runner, f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    async with listening(app) as url:
+        yield f"{url}/v1"

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from benchmarks.common import Figures, conditions, finish, is_quick, progress
+from benchmarks.common import Figures, conditions, finish, is_quick, make_model, progress
 from benchmarks.http import KEY, serving
 from openclaw_rl.core.message import Json
 
@@ -100,26 +100,11 @@ class Watched:
 
 def model_of(folder: Path) -> Path:
     """A random Qwen3 of one layer, hidden 64, with the bundled tokenizer and a context of 131,072."""
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
     bundled = files("openclaw_rl.tiny").joinpath("weights")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         (folder / name).write_bytes(bundled.joinpath(name).read_bytes())
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=4096,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-        head_dim=32,
-        tie_word_embeddings=True,
-        max_position_embeddings=CONTEXT,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    return folder
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1}
+    return make_model(folder, **sizes, num_attention_heads=1, num_key_value_heads=1, max_position_embeddings=CONTEXT)
 
 
 def prose(chars: int, seed: int) -> str:

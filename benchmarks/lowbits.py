@@ -12,6 +12,7 @@ import asyncio
 import os
 import tempfile
 import time
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
@@ -53,8 +54,7 @@ class Reply:
 async def sampled(model: Path, adapter: Adapter, weights: Bits, dtype: Dtype, count: int) -> list[Reply]:
     """Replies of the engine's own process, with the adapter, at temperature 1."""
     settings = EngineSettings(model=str(model), device="cpu", dtype=dtype, seed=0)
-    engine = await LocalEngine.start(replace(settings, weights=weights))
-    try:
+    async with aclosing(await LocalEngine.start(replace(settings, weights=weights))) as engine:
         await engine.load(adapter)
 
         async def one(number: int) -> Reply:
@@ -66,8 +66,6 @@ async def sampled(model: Path, adapter: Adapter, weights: Bits, dtype: Dtype, co
             return Reply(prompt, tuple(item.token for item in said), tuple(item.logp for item in said))
 
         return list(await asyncio.gather(*(one(number) for number in range(count))))
-    finally:
-        await engine.aclose()
 
 
 def policy(model: Path, adapter: Adapter, weights: Bits, dtype: Dtype) -> CausalModel:

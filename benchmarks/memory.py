@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from benchmarks.common import make_model
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.sampling import Sampling
@@ -56,12 +58,9 @@ class Load:
 
 def made_model(folder: Path, made: MadeModel) -> Path:
     """Writes a random model in float32."""
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    torch.manual_seed(0)
     heads = max(2, made.hidden // 64)
-    config = Qwen3Config(
+    return make_model(
+        folder,
         vocab_size=made.vocabulary,
         hidden_size=made.hidden,
         intermediate_size=3 * made.hidden,
@@ -70,10 +69,7 @@ def made_model(folder: Path, made: MadeModel) -> Path:
         num_key_value_heads=max(1, heads // 2),
         head_dim=64,
         tie_word_embeddings=made.is_tied,
-        max_position_embeddings=32768,
     )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    return folder
 
 
 def measured(model: Path, load: Load) -> tuple[float, float]:
@@ -125,13 +121,10 @@ async def _opened_engine(model: Path, load: Load) -> LocalEngine:
 
 
 async def _engine(model: Path, load: Load) -> float:
-    engine = await _opened_engine(model, load)
-    try:
+    async with aclosing(await _opened_engine(model, load)) as engine:
         _reset_peak(engine.pid)
         await _serve(engine, load)
         return _peak_mib(engine.pid)
-    finally:
-        await engine.aclose()
 
 
 async def _serve(engine: LocalEngine, load: Load) -> None:
@@ -151,14 +144,11 @@ async def _opened_trainer(model: Path, load: Load) -> TrainerProcess:
 
 
 async def _trainer(model: Path, load: Load) -> float:
-    trainer = await _opened_trainer(model, load)
-    try:
+    async with aclosing(await _opened_trainer(model, load)) as trainer:
         assert trainer.pid is not None
         _reset_peak(trainer.pid)
         await _learn(trainer, load)
         return _peak_mib(trainer.pid)
-    finally:
-        await trainer.aclose()
 
 
 async def _learn(trainer: TrainerProcess, load: Load) -> None:

@@ -1,18 +1,56 @@
-"""The engine's core and transformers' `generate`, each asked for the same: tokens and their log-probabilities."""
+"""The engine's core and transformers' `generate`, each asked for the same: tokens and their log-probabilities.
+
+And what is asked of the engine behind them: streams of random prompts, timed token by token.
+"""
 
 from __future__ import annotations
 
+import random
 import time
 from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM
 
+from benchmarks.common import VOCAB
+from openclaw_rl.core.completion import SampledToken
+from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE
+from openclaw_rl.engines import LocalEngine
 from openclaw_rl.engines.local.build import open_core
 from openclaw_rl.engines.local.wire import Submit
 from openclaw_rl.engines.settings import EngineSettings
+
+
+def ids(count: int, seed: int) -> tuple[int, ...]:
+    """Random ids that every vocabulary here has."""
+    source = random.Random(seed)
+    return tuple(source.randrange(VOCAB) for _ in range(count))
+
+
+async def stream(
+    engine: LocalEngine, prompt: tuple[int, ...], sampling: Sampling
+) -> tuple[list[SampledToken], list[float]]:
+    """What one stream said on the base model, and when each token came."""
+    items: list[SampledToken] = []
+    times: list[float] = []
+    async for item in engine.generate(Prompt(prompt), sampling, BASE):
+        items.append(item)
+        times.append(time.perf_counter())
+    return items, times
+
+
+async def second_turn(engine: LocalEngine, seed: int, *, history: int, more: int) -> tuple[float, float]:
+    """Seconds to the first token: of a history cold, and of the turn after it with so many new tokens."""
+    asked = ids(history, 900_000 + seed)
+    begin = time.perf_counter()
+    said, times = await stream(engine, asked, Sampling(max_tokens=16, seed=seed))
+    cold = times[0] - begin
+    again = (*asked, *(item.token for item in said), *ids(more, 950_000 + seed))
+    begin = time.perf_counter()
+    _, times = await stream(engine, again, Sampling(max_tokens=1, seed=seed))
+    return cold, times[0] - begin
 
 
 class Ours:

@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import aclosing
 
 from openclaw_rl.envs.box.sandbox import Boxes, BoxLimits, BoxSpec, Sandbox
 from openclaw_rl.envs.open import EnvOptions, open_env
 from openclaw_rl.envs.task import Action, Env, Observation, Score, StepResult, Task, TaskTimeouts
-from openclaw_rl.envs.tasks.source import Attempt, TaskSource, box_of, in_a_box
+from openclaw_rl.envs.tasks.source import Attempt, ReadTasks, TaskSource, box_of, in_a_box
 
 STEPS = 3
 SPEC = BoxSpec(limits=BoxLimits(memory_mb=64, processes=32, disk_mb=8))
 LEDGER = "OPENCLAW_RL_BENCH_LEDGER"  # the file that every action is written to before it is done
 
 
-class CountedTasks:
+class CountedTasks(ReadTasks):
     """Tasks that are solved by writing STEPS different lines to a file, each once."""
 
     def __init__(self) -> None:
         limits = TaskTimeouts(build_s=30.0, agent_s=60.0, judge_s=30.0)
-        self._tasks = {f"lines-{n}": Task(f"lines-{n}", "Write the lines.", limits=limits) for n in range(20)}
-
-    @property
-    def name(self) -> str:
-        """What they are called together."""
-        return "lines"
-
-    @property
-    def tasks(self) -> Mapping[str, Task]:
-        """The tasks, by id."""
-        return self._tasks
-
-    @property
-    def broken(self) -> Mapping[str, str]:
-        """None is."""
-        return {}
+        names = [f"lines-{number}" for number in range(20)]
+        super().__init__("lines", {name: Task(name, "Write the lines.", limits=limits) for name in names})
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox:
         """A box with an empty file."""
@@ -50,11 +37,8 @@ class CountedTasks:
 
     async def judge(self, task: Task, attempt: Attempt) -> Score:
         """1 where STEPS lines stand there, each once."""
-        fork = await box_of(task, attempt).fork()
-        try:
+        async with aclosing(await box_of(task, attempt).fork()) as fork:
             lines = (await fork.read("log")).decode().split()
-        finally:
-            await fork.aclose()
         return Score(float(len(lines) == STEPS == len(set(lines))), details=" ".join(lines))
 
 

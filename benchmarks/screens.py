@@ -10,6 +10,7 @@ import importlib.util
 import shutil
 import time
 from collections.abc import Awaitable
+from contextlib import aclosing
 from pathlib import Path
 from typing import TypeVar
 
@@ -193,13 +194,10 @@ async def measure() -> Figures:
     """All figures."""
     cost = await times()
     progress(f"times: {cost}")
-    source = ScreenTasks("bench", [], browser=BrowserOptions(load_s=180, action_s=180))
-    try:
+    async with aclosing(ScreenTasks("bench", [], browser=BrowserOptions(load_s=180, action_s=180))) as source:
         limits = dict(source.browsers.limits_in_force)
         played = await families(source)
         figures: Figures = {"times": cost, "families": played, "miniwob": await wob(source), "limits": limits}
-    finally:
-        await source.aclose()
     counts = [one for one in played.values() if isinstance(one, dict)]
     figures["solved"] = sum(one["solved"] for one in counts)
     figures["episodes"] = sum(one["episodes"] for one in counts)

@@ -6,15 +6,15 @@ python -m benchmarks.serve
 from __future__ import annotations
 
 import asyncio
-import random
 import tempfile
 import time
+from contextlib import aclosing
 from pathlib import Path
 from statistics import median
 
-from benchmarks.common import VOCAB, Figures, conditions, finish, is_quick, make_model, progress, quantile
+from benchmarks.common import Figures, conditions, finish, is_quick, make_model, progress, quantile
 from benchmarks.http import http_tokens_per_s
-from benchmarks.peers import Ours, Theirs
+from benchmarks.peers import Ours, Theirs, ids, second_turn, stream
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE
@@ -37,12 +37,6 @@ def main() -> None:
         "random Qwen3, 4 layers, hidden 256, vocabulary 4096", threads=1, seeds=list(range(repeats)), repeats=repeats
     )
     finish(figures)
-
-
-def ids(size: int, seed: int) -> tuple[int, ...]:
-    """Random ids."""
-    source = random.Random(seed)
-    return tuple(source.randrange(VOCAB) for _ in range(size))
 
 
 def in_process(model: Path, *, repeats: int) -> Figures:
@@ -68,21 +62,18 @@ def in_process(model: Path, *, repeats: int) -> Figures:
 
 async def through_the_child(model: Path, *, repeats: int) -> Figures:
     """The same through the child process, as the server has it; then long prompts."""
-    engine = await LocalEngine.start(EngineSettings(model=str(model), device="cpu", threads=1))
-    try:
+    async with aclosing(await LocalEngine.start(EngineSettings(model=str(model), device="cpu", threads=1))) as engine:
         speeds: dict[str, float] = {}
         for width in WIDTHS:
             runs = [await _stream_speed(engine, width, seed) for seed in range(repeats + 1)]
             speeds[str(width)] = round(median(runs[1:]), 1)
             progress(f"width {width} through the child process: {speeds[str(width)]} tokens/s")
-        turns = [await _second_turn(engine, seed) for seed in range(repeats)]
+        turns = [await second_turn(engine, seed, history=HISTORY, more=NEW) for seed in range(repeats)]
         cold, warm = median(turn[0] for turn in turns), median(turn[1] for turn in turns)
         progress(f"first token of {HISTORY} tokens cold {cold * 1e3:.0f} ms, second turn {warm * 1e3:.1f} ms")
         gaps = [await _gaps_beside_long_prompt(engine, seed) for seed in range(repeats)]
         worst = [quantile(values, 0.99) * 1e3 for values in gaps]
         progress(f"gap p99 beside a {HISTORY}-token prompt: {', '.join(f'{value:.1f}' for value in worst)} ms")
-    finally:
-        await engine.aclose()
     return {
         "child_tokens_per_s": speeds,
         "cold_ttft_s": round(cold, 4),
@@ -93,36 +84,13 @@ async def through_the_child(model: Path, *, repeats: int) -> Figures:
     }
 
 
-async def _stream(
-    engine: LocalEngine, prompt: tuple[int, ...], *, max_tokens: int, seed: int
-) -> tuple[list[int], list[float]]:
-    """The tokens of one stream and when each came."""
-    tokens: list[int] = []
-    times: list[float] = []
-    async for item in engine.generate(Prompt(prompt), Sampling(max_tokens=max_tokens, seed=seed), BASE):
-        tokens.append(item.token)
-        times.append(time.perf_counter())
-    return tokens, times
-
-
 async def _stream_speed(engine: LocalEngine, width: int, seed: int) -> float:
     begin = time.perf_counter()
     async with asyncio.TaskGroup() as group:
         for row in range(width):
             prompt = ids(READ, 500_000 + 1000 * seed + row)
-            group.create_task(_stream(engine, prompt, max_tokens=WRITE, seed=seed))
+            group.create_task(stream(engine, prompt, Sampling(max_tokens=WRITE, seed=seed)))
     return width * WRITE / (time.perf_counter() - begin)
-
-
-async def _second_turn(engine: LocalEngine, seed: int) -> tuple[float, float]:
-    """Seconds to the first token: of a history cold, and of the turn after it with so many new tokens."""
-    history = ids(HISTORY, 900_000 + seed)
-    begin = time.perf_counter()
-    said, times = await _stream(engine, history, max_tokens=16, seed=seed)
-    cold = times[0] - begin
-    begin = time.perf_counter()
-    _, times = await _stream(engine, (*history, *said, *ids(NEW, 950_000 + seed)), max_tokens=1, seed=seed)
-    return cold, times[0] - begin
 
 
 async def _gaps_beside_long_prompt(engine: LocalEngine, seed: int) -> list[float]:
@@ -131,7 +99,7 @@ async def _gaps_beside_long_prompt(engine: LocalEngine, seed: int) -> list[float
     gaps: list[float] = []
     window: list[float] = []
 
-    async def stream(row: int) -> None:
+    async def beside(row: int) -> None:
         last = 0.0
         prompt, sampling = Prompt(ids(READ, 970_000 + 100 * seed + row)), Sampling(max_tokens=20_000, seed=row)
         async for _ in engine.generate(prompt, sampling, BASE):
@@ -144,10 +112,10 @@ async def _gaps_beside_long_prompt(engine: LocalEngine, seed: int) -> list[float
 
     async with asyncio.TaskGroup() as group:
         for row in range(8):
-            group.create_task(stream(row))
+            group.create_task(beside(row))
         await asyncio.sleep(0.5)
         window.append(time.perf_counter())
-        await _stream(engine, ids(HISTORY, 980_000 + seed), max_tokens=1, seed=seed)
+        await stream(engine, ids(HISTORY, 980_000 + seed), Sampling(max_tokens=1, seed=seed))
         is_over.set()
     return gaps
 

@@ -17,6 +17,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -121,16 +122,13 @@ async def _speed_of_wider(rounds: int) -> Figures:
 async def run() -> Figures:
     """All figures."""
     bench = await opened(MODEL)
-    engine = bench.engine
-    try:
+    async with aclosing(bench.engine):
         seconds = time.perf_counter()
         await _validity(bench, wanted=100 if is_quick() else 1000)
         progress(f"{bench.outcomes} refused {bench.refused} in {time.perf_counter() - seconds:.0f} s")
         speed = await _speed(bench, rounds=3 if is_quick() else 10)
         progress(f"speed {speed}")
         gaps = await _gaps(bench)
-    finally:
-        await engine.aclose()
     speed |= await _speed_of_wider(rounds=3 if is_quick() else 10)
     ended = bench.outcomes["valid"] + bench.outcomes["invalid"]
     return {

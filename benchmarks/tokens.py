@@ -13,8 +13,8 @@ import json
 import tempfile
 import time
 import warnings
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -26,21 +26,18 @@ from transformers import AutoModelForCausalLM
 
 from benchmarks.common import Figures, conditions, finish, is_quick, make_model, progress
 from benchmarks.http import bundled_model
+from benchmarks.in_process import parts_around, served
 from benchmarks.recompute import make_adapter
 from benchmarks.talks import Talk, stand_in_tokenizer, talks
 from openclaw_rl.collect.stage import Collect, CollectSettings
 from openclaw_rl.core.adapter import Adapter
-from openclaw_rl.core.message import Json
-from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
-from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.door.auth import Keys
-from openclaw_rl.serve.parts import Control, ServeParts
 from openclaw_rl.store.db import Store
 
 PLAIN_GAP = 1e-2  # nats; more than this is no rounding in fp32 but another number
@@ -105,36 +102,11 @@ async def listening(
     engine: LocalEngine, store: Store, renderer: ChatRenderer, current: list[PolicyVersion]
 ) -> AsyncIterator[str]:
     """The server's address."""
-    collect = Collect(store, CollectSettings(), time.time)
-
-    async def feedback(said: Feedback) -> None:
-        await store.add_feedback(said)
-
-    async def status() -> Mapping[str, Json]:
-        return {}
-
-    async def rollback(version: PolicyVersion) -> None:
-        current[0] = version
-
-    parts = ServeParts(
-        engine=engine,
-        renderer=renderer,
-        collector=collect,
-        store=store,
-        control=Control(feedback, collect.done, status, rollback, collect.session_name),
-        current=lambda user: current[0],
-        models=("bench",),
-        context_length=engine.info.context_length,
-        eos_ids=tuple(dict.fromkeys((*engine.info.eos_ids, *renderer.template.eos_ids()))),
-        keys=Keys({}),
-    )
-    runner = runner_of(build_app(parts))
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    parts = parts_around(store, renderer, engine, Collect(store, CollectSettings(), time.time))
+    ends = tuple(dict.fromkeys((*engine.info.eos_ids, *renderer.template.eos_ids())))
+    parts = replace(parts, models=("bench",), context_length=engine.info.context_length, eos_ids=ends, keys=Keys({}))
+    async with served(replace(parts, current=lambda user: current[0])) as url:
+        yield url
 
 
 async def _later(current: list[PolicyVersion], version: PolicyVersion) -> None:

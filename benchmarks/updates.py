@@ -23,6 +23,7 @@ from aiohttp import web
 
 from benchmarks.common import Figures, conditions, finish, is_quick, make_model, progress
 from benchmarks.http import bundled_model
+from benchmarks.in_process import served
 from benchmarks.kill_clients import Target, Told, talk
 from benchmarks.kill_server import scripted_engine, serve_parts
 from benchmarks.recompute import make_adapter
@@ -35,8 +36,8 @@ from openclaw_rl.judge.stage import JudgeStage
 from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
-from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.store.db import Store
+from openclaw_rl.testing.listening import listening
 
 STREAMS = 32
 BETWEEN_S = 0.3
@@ -126,25 +127,24 @@ async def outage(home: Path, away: Outage) -> Figures:
     collect = Collect(store, CollectSettings(), time.time)
     behind = web.Application()
     behind.router.add_post("/v1/chat/completions", judging.answer)
-    judge_runner = web.AppRunner(behind, access_log=None)
-    runner = runner_of(build_app(serve_parts(store, renderer, engine, collect, ServedVersions(store, engine))))
+    parts = serve_parts(store, renderer, engine, collect, ServedVersions(store, engine))
     scale = away.scale
     settings = JudgeSettings(retry_s=1.0 / scale, retry_max_s=60.0 / scale, timeout_s=120.0 / scale, votes=1)
-    for each in (judge_runner, runner):
-        await each.setup()
-        await web.TCPSite(each, "127.0.0.1", 0).start()
-    url = f"http://127.0.0.1:{judge_runner.addresses[0][1]}/v1"
     try:
-        async with EndpointChat(url, "judge", timeout_s=settings.timeout_s, retries=0) as chat:
+        async with (
+            listening(behind) as judge_url,
+            served(parts) as url,
+            EndpointChat(f"{judge_url}/v1", "judge", timeout_s=settings.timeout_s, retries=0) as chat,
+        ):
             stage = JudgeStage(store, LlmJudge(chat, settings), settings)
-            async with asyncio.TaskGroup() as group:
-                running = group.create_task(stage.run())
-                figures = await _through(store, judging, f"http://127.0.0.1:{runner.addresses[0][1]}", away)
-                running.cancel()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    running = group.create_task(stage.run())
+                    figures = await _through(store, judging, url, away)
+                    running.cancel()
+            finally:
+                judging.stop.set()
     finally:
-        judging.stop.set()
-        await runner.cleanup()
-        await judge_runner.cleanup()
         await store.aclose()
     figures["judged_out_of_order"] = _out_of_order(home)
     return figures

@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import nullcontext
+from contextlib import aclosing, nullcontext
 from pathlib import Path
 from statistics import median
 
@@ -249,11 +249,8 @@ async def changes(vllm: Target, model: Path, place: Path) -> Figures:
     adapters = [make_adapter(model, place / f"v{number}", number) for number in range(1, count + 1)]
     remote = RemoteSettings(urls=(vllm.base_url.removesuffix("/v1"),), api_key=vllm.key)
     settings = EngineSettings(kind=EngineKind.VLLM, remote=remote, max_versions=VERSIONS)
-    engine = await RemoteEngine.start(settings, model, rank=RANK)
-    try:
+    async with aclosing(await RemoteEngine.start(settings, model, rank=RANK)) as engine:
         record = await serve(engine, adapters, between_s=BETWEEN_S)
-    finally:
-        await engine.aclose()
     by_version = {adapter.version: adapter for adapter in adapters}
     gaps: list[float] = []
     worst, wrong = 0.0, 0

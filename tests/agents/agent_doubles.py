@@ -19,7 +19,7 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
 from openclaw_rl.envs.task import Action, Failure, Info, Observation, Part, PartKind, Score, StepResult, Task
-from openclaw_rl.envs.tasks.source import Attempt, NoSolutionError
+from openclaw_rl.envs.tasks.source import Attempt, NoSolutionError, ReadTasks
 from openclaw_rl.errors import TaskError
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import Says, ScriptedEngine
@@ -158,24 +158,11 @@ async def policy_server(
         await store.aclose()
 
 
-class Numbers:
+class Numbers(ReadTasks):
     """A source of tasks by their targets; meets TaskSource as far as entries ask."""
 
     def __init__(self, targets: Mapping[str, int], name: str = "numbers") -> None:
-        self._name = name
-        self._tasks = {task: a_task(task, target) for task, target in targets.items()}
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def tasks(self) -> Mapping[str, Task]:
-        return self._tasks
-
-    @property
-    def broken(self) -> Mapping[str, str]:
-        return {}
+        super().__init__(name, {task: a_task(task, target) for task, target in targets.items()})
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox | None:
         return None

@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import socket
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -174,10 +175,7 @@ def test_what_is_forgotten_in_a_copy_is_gone_there_and_stays_in_the_original(tmp
 
 def turns_and_versions(home: Path) -> tuple[int, list[str]]:
     async def main_turns() -> int:
-        store = await Store.open(home)
-        try:
+        async with aclosing(await Store.open(home)) as store:
             return (await store.counts())["main"]
-        finally:
-            await store.aclose()
 
     return asyncio.run(main_turns()), sorted(path.name for path in (home / "versions").iterdir())

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import aclosing
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -106,14 +107,11 @@ async def test_a_server_that_was_started_with_another_key_is_asked_with_the_one_
     tmp_path: Path, options: list[str], environment: dict[str, str], said: str
 ) -> None:
     kept_key(tmp_path)
-    store = await Store.open(tmp_path)
-    try:
-        async with serving(a_renderer(), store) as server:  # its owner's key is `secret`
-            note_address(tmp_path, Address(server.url, os.getpid()))
-            asked = partial(CliRunner().invoke, app, ["top", "--home", str(tmp_path), "--json", "--once", *options])
-            done = await asyncio.to_thread(asked, env={"SGLANG_API_KEY": None, **environment})
-    finally:
-        await store.aclose()
+    async with aclosing(await Store.open(tmp_path)) as store, serving(a_renderer(), store) as server:
+        # its owner's key is `secret`
+        note_address(tmp_path, Address(server.url, os.getpid()))
+        asked = partial(CliRunner().invoke, app, ["top", "--home", str(tmp_path), "--json", "--once", *options])
+        done = await asyncio.to_thread(asked, env={"SGLANG_API_KEY": None, **environment})
     if said:
         assert isinstance(done.exception, ConfigError) and said in str(done.exception)
         assert "Give --api-key, or set SGLANG_API_KEY" in str(done.exception)

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -29,6 +28,7 @@ from labels import labelled
 from table import row_of, written
 
 from benchmarks.http import KEY
+from openclaw_rl.evals.server import free_port
 
 CLIENT_S = 900.0  # in which a client has gone through all of it
 START_S = 60.0  # in which a client has sent its request
@@ -208,9 +208,7 @@ def _with_the_bundled_model(client: dict) -> dict:
     folder, run = installed(client), FOLDER / client["name"] / "run-bundled"
     shutil.rmtree(run, ignore_errors=True)
     run.mkdir(parents=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     home = run / "server-bundled"
     command = [sys.executable, "-m", "openclaw_rl", "serve", "--home", str(home), "--port", port, "--api-key", KEY]
     ways = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OPENCLAW_RL_SERVE_ANY_MODEL_NAME": "1"}

@@ -12,36 +12,36 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import web
 from script import WORDS, Exchange, Script
 
-from benchmarks.http import KEY, bundled_model
+from benchmarks.http import bundled_model
+from benchmarks.in_process import grammar_check, parts_around
 from openclaw_rl.collect.clients.rules import readable
 from openclaw_rl.collect.stage import Collect, CollectSettings
 from openclaw_rl.core.completion import SampledToken, Scores
 from openclaw_rl.core.message import Json, Message
-from openclaw_rl.core.next_state import Feedback
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sampling import Grammar, Sampling
+from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Arrival, Placement, Turn
-from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.engines.local.grammars import Grammars
+from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.judge.stage import JudgeStage
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.serve.app import build_app, runner_of
-from openclaw_rl.serve.door.auth import Keys
-from openclaw_rl.serve.parts import Control, ServeParts
+from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import ScriptedEngine
 from openclaw_rl.testing.judge import ScriptedChat
+from openclaw_rl.testing.listening import listening
 
 CONTEXT = 1_000_000  # tokens; the toy's tokenizer cuts small, and the clients' prompts are long
 SLOW_S = 0.25  # between two tokens of a reply that is to be cancelled
@@ -97,24 +97,20 @@ async def _serve(home: Path, out: Path, client: str) -> None:
     parts = _parts(store, renderer, _engine(renderer, script))
     app = build_app(parts)
     app.middlewares.append(_noting(script, renderer))
-    runner, directing = runner_of(app), web.AppRunner(_directions(script, parts), access_log=None)
+    directions = _directions(script, parts)
     judge = LlmJudge(ScriptedChat(_opinion), JudgeSettings(), name="scripted", budget=store, readable=readable)
     judging = JudgeStage(store, judge, JudgeSettings())
     task = asyncio.create_task(judging.run())
     try:
-        for each in (runner, directing):
-            await each.setup()
-            await web.TCPSite(each, "127.0.0.1", 0).start()
-        print(runner.addresses[0][1], directing.addresses[0][1], flush=True)
-        await asyncio.to_thread(sys.stdin.read)
-        await asyncio.sleep(0.5)
-        task.cancel()
-        text = json.dumps(await _noted(script, store), ensure_ascii=False)
-        await asyncio.to_thread(out.write_text, text, "utf-8")
+        async with listening(runner_of(app)) as url, listening(directions) as directing:
+            print(*(each.rpartition(":")[2] for each in (url, directing)), flush=True)
+            await asyncio.to_thread(sys.stdin.read)
+            await asyncio.sleep(0.5)
+            task.cancel()
+            text = json.dumps(await _noted(script, store), ensure_ascii=False)
+            await asyncio.to_thread(out.write_text, text, "utf-8")
     finally:
         task.cancel()
-        await runner.cleanup()
-        await directing.cleanup()
         await store.aclose()
 
 
@@ -137,38 +133,11 @@ def _opinion(messages: Sequence[Message]) -> str:
 
 def _parts(store: Store, renderer: ChatRenderer, engine: Paced) -> ServeParts:
     collect = Collect(store, CollectSettings(), time.time)
-
-    async def feedback(said: Feedback) -> None:
-        await store.add_feedback(said)
-
-    async def status() -> Mapping[str, Json]:
-        return {}
-
-    async def rollback(version: PolicyVersion) -> None:
-        return None
-
-    model = bundled_model()
-    assert model is not None
-    grammars = Grammars(
-        model / "tokenizer.json", renderer.template.tokenizer.get_vocab_size(), renderer.template.eos_ids()[0]
-    )
-
-    async def check_grammar(grammar: Grammar) -> None:
-        await asyncio.to_thread(grammars.compile, grammar)
-
-    return ServeParts(
-        engine=engine,
-        renderer=renderer,
+    return replace(
+        parts_around(store, renderer, engine, collect),
         collector=Noting(collect),
-        store=store,
-        control=Control(feedback, collect.done, status, rollback, collect.session_name),
-        current=lambda user: BASE,
-        models=("default",),
-        context_length=CONTEXT,
-        eos_ids=renderer.template.eos_ids(),
-        keys=Keys({"owner": KEY}),
         settings=ServeSettings(any_model_name=True),
-        check_grammar=check_grammar,
+        check_grammar=grammar_check(renderer),
     )
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ import pytest
 import openclaw_rl
 from openclaw_rl.cluster.client import Cluster
 from openclaw_rl.cluster.roles import Group
-from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, digest_of_folder
 from openclaw_rl.core.prompt import Prompt, Segment
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import SHARED, PolicyVersion
@@ -24,6 +22,7 @@ from openclaw_rl.engines.remote.client import RemoteEngine
 from openclaw_rl.engines.settings import EngineKind, EngineSettings, RemoteSettings
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.home.models import model_folder
+from openclaw_rl.testing.folders import an_adapter
 from openclaw_rl.testing.ray_nodes import RayNodes, is_alive
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -48,14 +47,6 @@ asyncio.run(main())
 """
 
 
-def adapter(folder: Path, number: int) -> Adapter:
-    made = folder / f"adapter{number}"
-    made.mkdir()
-    (made / CONFIG).write_text(json.dumps({"r": 4}))
-    (made / WEIGHTS).write_bytes(bytes([number]))
-    return Adapter(made, digest_of_folder(made), PolicyVersion(SHARED, number))
-
-
 def prompt(name: str) -> Prompt:
     """One of a session of its own, so that sessions are spread."""
     return Prompt((5, 9, 12, 30, 41), (Segment(0, 5, name),))
@@ -68,18 +59,12 @@ async def engine_on(address: str, folder: Path, replicas: int = 2) -> AsyncItera
     source = str(Path(openclaw_rl.__file__).parents[1])
     python.write_text(SERVER.format(python=sys.executable, source=source, pids=pids))
     python.chmod(0o755)
-    cluster = await Cluster.join(address, [Group("policy", replicas)], place_s=PLACE_S)
-    try:
+    async with aclosing(await Cluster.join(address, [Group("policy", replicas)], place_s=PLACE_S)) as cluster:
         remote = RemoteSettings(python=str(python), check_s=0.2, start_s=PLACE_S)
         settings = EngineSettings(kind=EngineKind.VLLM, remote=remote)
         hosts = [cluster.host("policy", number) for number in range(replicas)]
-        engine = await RemoteEngine.start(settings, MODEL, rank=4, hosts=hosts)
-        try:
+        async with aclosing(await RemoteEngine.start(settings, MODEL, rank=4, hosts=hosts)) as engine:
             yield engine, pids
-        finally:
-            await engine.aclose()
-    finally:
-        await cluster.aclose()
 
 
 def started(pids: Path) -> list[list[int]]:
@@ -108,7 +93,7 @@ async def gone(pids: list[int]) -> None:
 async def test_answers_outlive_a_killed_server_and_a_lost_node(cluster: RayNodes, tmp_path: Path) -> None:
     async with engine_on(cluster.address, tmp_path) as (engine, pids):
         for number in (1, 2):
-            await engine.load(adapter(tmp_path, number))
+            await engine.load(an_adapter(tmp_path, number))
         first = started(pids)
         assert len(first) == 2
         answers = [asyncio.create_task(answer(engine, f"a{number}", 60, 2)) for number in range(6)]
@@ -147,7 +132,7 @@ async def test_nothing_is_left_where_the_program_is_killed(cluster: RayNodes, tm
 
 async def test_the_engine_outlives_what_speaks_with_the_cluster(cluster: RayNodes, tmp_path: Path) -> None:
     async with engine_on(cluster.address, tmp_path, replicas=1) as (engine, pids):
-        await engine.load(adapter(tmp_path, 1))
+        await engine.load(an_adapter(tmp_path, 1))
         speaks = engine._replicas[0].host._cluster._child  # type: ignore[attr-defined]
         one = asyncio.create_task(answer(engine, "a", 60, 1))
         await asyncio.sleep(0.4)

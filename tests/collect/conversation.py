@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,8 +99,5 @@ async def serving(
     home: Path, settings: CollectSettings | None = None, clients: Sequence[ClientRules] | None = None
 ) -> AsyncIterator[Served]:
     """A collector on the store in `home`."""
-    store = await Store.open(home)
-    try:
+    async with aclosing(await Store.open(home)) as store:
         yield Served(store, settings or CollectSettings(), clients)
-    finally:
-        await store.aclose()

@@ -34,16 +34,15 @@ async def test_a_named_session_that_is_asked_the_same_again_tells_so_after_a_res
         assert held == 0
 
 
-async def test_answers_to_one_request_are_none_of_them_asked_again(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        for before in (None, "one-b"):
-            arrival = an_arrival((user("hi"),), headers=NAMED)
-            placement = await served.collect.place(arrival)
-            await placement.admit()
-            for letter in "ab":
-                name = f"{'one' if before is None else 'two'}-{letter}"
-                turn = a_turn(name, arrival.messages, "4", session=placement.session, kind=placement.kind)
-                turn = replace(turn, messages=arrival.messages, why=placement.why, group=f"{name[:-1]}a")
-                await served.collect.commit(turn)
-                words = "" if before is None else f"; asks again what turn {before} answered"
-                assert await _why(served, turn) == placement.why + words
+async def test_answers_to_one_request_are_none_of_them_asked_again(served: Served) -> None:
+    for before in (None, "one-b"):
+        arrival = an_arrival((user("hi"),), headers=NAMED)
+        placement = await served.collect.place(arrival)
+        await placement.admit()
+        for letter in "ab":
+            name = f"{'one' if before is None else 'two'}-{letter}"
+            turn = a_turn(name, arrival.messages, "4", session=placement.session, kind=placement.kind)
+            turn = replace(turn, messages=arrival.messages, why=placement.why, group=f"{name[:-1]}a")
+            await served.collect.commit(turn)
+            words = "" if before is None else f"; asks again what turn {before} answered"
+            assert await _why(served, turn) == placement.why + words

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from claw_requests import BLOCK, READ, RULES, STAMP, SYSTEM, ask, asked, first, kind, request, runtime, said
-from conversation import reply, serving, user
+from conversation import Served, reply, user
 
 from openclaw_rl.collect.clients.openclaw import SUMMARY
 from openclaw_rl.core.ledger import DropReason, State
@@ -28,107 +26,92 @@ def retry(words: str) -> Message:
 
 @pytest.mark.parametrize(("before", "after"), [({}, {}), ({"X-Session-Affinity": "5e55:0"}, {"session_id": "5e55:1"})])
 async def test_a_reply_kept_over_a_compaction_gets_the_next_words(
-    tmp_path: Path, before: dict[str, str], after: dict[str, str]
+    served: Served, before: dict[str, str], after: dict[str, str]
 ) -> None:
-    async with serving(tmp_path) as served:
-        one, _ = await ask(served, request(first("fact 1")), "noted 1", headers=before)
-        two, _ = await ask(
-            served, request(first("fact 1"), reply("noted 1"), said("fact 2")), "noted 2", headers=before
-        )
-        kept = (summary(), reply("noted 1"), said("fact 2"), reply("noted 2"), said("no, three"))
-        three, told = await ask(served, request(*kept), "noted 3", headers=after)
-        assert told.parent == two
-        assert told.why.endswith(f"; after a compaction, continues turn {two.id}")
-        assert await served.next_state(one) == (user("fact 2"),)
-        assert await served.next_state(two) == (user("no, three"),)
-        _, onward = await ask(served, request(*kept, reply("noted 3"), said("thanks")), "ok", headers=after)
-        assert onward.parent == three
+    one, _ = await ask(served, request(first("fact 1")), "noted 1", headers=before)
+    two, _ = await ask(served, request(first("fact 1"), reply("noted 1"), said("fact 2")), "noted 2", headers=before)
+    kept = (summary(), reply("noted 1"), said("fact 2"), reply("noted 2"), said("no, three"))
+    three, told = await ask(served, request(*kept), "noted 3", headers=after)
+    assert told.parent == two
+    assert told.why.endswith(f"; after a compaction, continues turn {two.id}")
+    assert await served.next_state(one) == (user("fact 2"),)
+    assert await served.next_state(two) == (user("no, three"),)
+    _, onward = await ask(served, request(*kept, reply("noted 3"), said("thanks")), "ok", headers=after)
+    assert onward.parent == three
 
 
-async def test_a_reply_lost_in_a_compaction_is_over_at_once(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        lost, _ = await ask(served, request(first("fact 1")), "noted 1")
-        _, told = await ask(served, request(summary(), said("fact 2")), "noted 2")
-        assert await served.reason(lost) is DropReason.NO_NEXT_STATE
-        assert told.why.endswith("; after a compaction, which kept no reply that waited")
+async def test_a_reply_lost_in_a_compaction_is_over_at_once(served: Served) -> None:
+    lost, _ = await ask(served, request(first("fact 1")), "noted 1")
+    _, told = await ask(served, request(summary(), said("fact 2")), "noted 2")
+    assert await served.reason(lost) is DropReason.NO_NEXT_STATE
+    assert told.why.endswith("; after a compaction, which kept no reply that waited")
 
 
-async def test_a_compaction_in_the_middle_of_a_run_links_the_tools_result(tmp_path: Path) -> None:
+async def test_a_compaction_in_the_middle_of_a_run_links_the_tools_result(served: Served) -> None:
     called = Message(Role.ASSISTANT, tool_calls=(ToolCall("call_1", "read", '{"path":"a"}'),))
     sent = Message(Role.ASSISTANT, tool_calls=(ToolCall("call1", "read", '{"path": "a"}'),))
-    async with serving(tmp_path) as served:
-        turn, _ = await ask(served, request(first("read a")), called)
-        _, told = await ask(served, request(summary(), sent, message(Role.TOOL, "alpha")), "it says alpha")
-        assert told.parent == turn
-        assert await served.next_state(turn) == (message(Role.TOOL, "alpha"),)
+    turn, _ = await ask(served, request(first("read a")), called)
+    _, told = await ask(served, request(summary(), sent, message(Role.TOOL, "alpha")), "it says alpha")
+    assert told.parent == turn
+    assert await served.next_state(turn) == (message(Role.TOOL, "alpha"),)
 
 
-async def test_a_kept_reply_nobody_answered_yet_keeps_waiting(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        turn, _ = await ask(served, request(first("fact 1")), "noted 1")
-        await ask(served, request(summary(), reply("noted 1"), user(AGAIN)), "so")
-        assert await served.state(turn) is State.SERVED
+async def test_a_kept_reply_nobody_answered_yet_keeps_waiting(served: Served) -> None:
+    turn, _ = await ask(served, request(first("fact 1")), "noted 1")
+    await ask(served, request(summary(), reply("noted 1"), user(AGAIN)), "so")
+    assert await served.state(turn) is State.SERVED
 
 
-async def test_a_compaction_of_one_session_ends_nothing_of_another(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        other, _ = await ask(served, request(first("fact 1", runtime("agent:work:b", "5e56"))), "noted 1")
-        long_ago, _ = await ask(served, request(first("fact 1")), "noted", headers={"X-Session-Affinity": "5e55:x"})
-        await ask(served, request(summary(), reply("noted 1"), said("no")), "ok")
-        assert await served.state(other) is State.SERVED
-        assert await served.state(long_ago) is State.SERVED
+async def test_a_compaction_of_one_session_ends_nothing_of_another(served: Served) -> None:
+    other, _ = await ask(served, request(first("fact 1", runtime("agent:work:b", "5e56"))), "noted 1")
+    long_ago, _ = await ask(served, request(first("fact 1")), "noted", headers={"X-Session-Affinity": "5e55:x"})
+    await ask(served, request(summary(), reply("noted 1"), said("no")), "ok")
+    assert await served.state(other) is State.SERVED
+    assert await served.state(long_ago) is State.SERVED
 
 
 @pytest.mark.parametrize("after", [{}, {"X-Session-Affinity": "5e55:3"}])
-async def test_a_session_begun_anew_ends_the_old_one_at_once(tmp_path: Path, after: dict[str, str]) -> None:
-    async with serving(tmp_path) as served:
-        before = {"X-Session-Affinity": "5e55:1"} if after else {}
-        old, _ = await ask(served, request(first("hi")), "hello", headers=before)
-        new, told = await ask(served, request(first("good morning")), "morning", headers=after)
-        assert await served.reason(old) is DropReason.NO_NEXT_STATE
-        assert told.why.endswith("; restarts its session")
+async def test_a_session_begun_anew_ends_the_old_one_at_once(served: Served, after: dict[str, str]) -> None:
+    before = {"X-Session-Affinity": "5e55:1"} if after else {}
+    old, _ = await ask(served, request(first("hi")), "hello", headers=before)
+    new, told = await ask(served, request(first("good morning")), "morning", headers=after)
+    assert await served.reason(old) is DropReason.NO_NEXT_STATE
+    assert told.why.endswith("; restarts its session")
+    assert await served.state(new) is State.SERVED
+    late = {"X-Session-Affinity": "5e55:0"}
+    if after:  # an older epoch that comes late ends nothing of a newer one
+        await ask(served, request(first("long ago")), "yes", headers=late)
         assert await served.state(new) is State.SERVED
-        late = {"X-Session-Affinity": "5e55:0"}
-        if after:  # an older epoch that comes late ends nothing of a newer one
-            await ask(served, request(first("long ago")), "yes", headers=late)
-            assert await served.state(new) is State.SERVED
 
 
-async def test_what_is_asked_or_tried_again_ends_nothing(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        turn, _ = await ask(served, request(first("hi")), "hello")
-        _, told = await ask(served, request(first("hi")), "hey")
-        assert told.why.endswith(f"; asks again what turn {turn.id} answered")
-        wrapped = user(f"{STAMP}{QUEUE}\nhi\n\n{AGAIN}\n\n{runtime()}")
-        _, told = await ask(served, request(wrapped), "good day")
-        assert told.kind is TurnKind.MAIN
-        assert told.why.startswith("main: has tools, and the client continues with a user's turn")
-        _, told = await ask(
-            served, request(user(f"This turn ended before a reply: no\n\n{runtime()}"), said("hi")), "yo"
-        )
-        assert await served.state(turn) is State.SERVED
+async def test_what_is_asked_or_tried_again_ends_nothing(served: Served) -> None:
+    turn, _ = await ask(served, request(first("hi")), "hello")
+    _, told = await ask(served, request(first("hi")), "hey")
+    assert told.why.endswith(f"; asks again what turn {turn.id} answered")
+    wrapped = user(f"{STAMP}{QUEUE}\nhi\n\n{AGAIN}\n\n{runtime()}")
+    _, told = await ask(served, request(wrapped), "good day")
+    assert told.kind is TurnKind.MAIN
+    assert told.why.startswith("main: has tools, and the client continues with a user's turn")
+    _, told = await ask(served, request(user(f"This turn ended before a reply: no\n\n{runtime()}"), said("hi")), "yo")
+    assert await served.state(turn) is State.SERVED
 
 
-async def test_a_name_the_operator_gave_to_all_conversations_is_no_session_to_begin_anew(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        fixed = {"X-Session-Id": "everything"}
-        turn, _ = await ask(served, request(first("hi")), "hello", headers=fixed)
-        await ask(served, request(first("another")), "yes", headers=fixed)
-        await ask(served, request(summary(), said("third")), "yes", headers=fixed)
-        assert await served.state(turn) is State.SERVED
+async def test_a_name_the_operator_gave_to_all_conversations_is_no_session_to_begin_anew(served: Served) -> None:
+    fixed = {"X-Session-Id": "everything"}
+    turn, _ = await ask(served, request(first("hi")), "hello", headers=fixed)
+    await ask(served, request(first("another")), "yes", headers=fixed)
+    await ask(served, request(summary(), said("third")), "yes", headers=fixed)
+    assert await served.state(turn) is State.SERVED
 
 
-async def test_a_retry_brings_the_users_new_words_to_the_reply_before_it(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, _ = await ask(served, request(first("hi")), "hello")
-        two, told = await ask(
-            served, request(first("hi"), reply("hello"), retry("No, in French.\n\nPlease.")), "bonjour"
-        )
-        assert told.parent == one
-        assert await served.next_state(one) == (user("No, in French.\n\nPlease."),)
-        bare = user(f"{STAMP}{AGAIN}")
-        await ask(served, request(first("hi"), reply("hello"), retry("No, in French."), reply("bonjour"), bare), "x")
-        assert await served.state(two) is State.SERVED
+async def test_a_retry_brings_the_users_new_words_to_the_reply_before_it(served: Served) -> None:
+    one, _ = await ask(served, request(first("hi")), "hello")
+    two, told = await ask(served, request(first("hi"), reply("hello"), retry("No, in French.\n\nPlease.")), "bonjour")
+    assert told.parent == one
+    assert await served.next_state(one) == (user("No, in French.\n\nPlease."),)
+    bare = user(f"{STAMP}{AGAIN}")
+    await ask(served, request(first("hi"), reply("hello"), retry("No, in French."), reply("bonjour"), bare), "x")
+    assert await served.state(two) is State.SERVED
 
 
 @pytest.mark.parametrize(
@@ -192,14 +175,13 @@ def test_without_time_stamps_and_tools_a_users_turn_is_still_main(tools: tuple[o
         assert RULES.kind(asked((SYSTEM, user(f"{words}\n\n{runtime()}"), BLOCK), given))[0] is TurnKind.SIDE
 
 
-async def test_a_client_seen_to_stamp_words_is_known_to_by_its_key(tmp_path: Path) -> None:
+async def test_a_client_seen_to_stamp_words_is_known_to_by_its_key(served: Served) -> None:
     errand = user(f"An errand nobody knows.\n\n{runtime('agent:main:main', 'ee')}")
-    async with serving(tmp_path) as served:
-        _, before = await ask(served, request(errand), "ok")
-        assert before.kind is TurnKind.MAIN
-        await ask(served, request(first("hi")), "hello")
-        _, after = await ask(served, request(errand), "ok")
-        assert after.kind is TurnKind.SIDE
+    _, before = await ask(served, request(errand), "ok")
+    assert before.kind is TurnKind.MAIN
+    await ask(served, request(first("hi")), "hello")
+    _, after = await ask(served, request(errand), "ok")
+    assert after.kind is TurnKind.SIDE
 
 
 def test_blocks_that_are_missing_or_stand_in_one_message_change_nothing() -> None:

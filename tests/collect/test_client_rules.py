@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from conversation import SYSTEM, reply, serving, user
+from conversation import SYSTEM, Served, reply, serving, user
 
 from openclaw_rl.collect.clients.rules import AnyClient, known_clients
 from openclaw_rl.core.ledger import State
@@ -57,14 +57,13 @@ async def test_a_header_outranks_what_a_user_could_have_typed(tmp_path: Path) ->
         assert (placement.session, placement.kind) == ("key:x", TurnKind.MAIN)
 
 
-async def test_the_test_turn_of_connect_is_side_and_says_what_it_would_be(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        turn, placed = await served.ask("Hello! This is a test.", headers={CONNECTING: "1"})
-        assert (placed.kind, placed.parent) == (TurnKind.SIDE, None)
-        assert placed.why.startswith("side: connection test (of openclaw-rl connect; otherwise main: no rule")
-        history = [user("Hello! This is a test."), turn.reply, user("again")]
-        await served.ask(history, headers={CONNECTING: "1"})
-        assert await served.next_state(turn) is None and await served.state(turn) is None
+async def test_the_test_turn_of_connect_is_side_and_says_what_it_would_be(served: Served) -> None:
+    turn, placed = await served.ask("Hello! This is a test.", headers={CONNECTING: "1"})
+    assert (placed.kind, placed.parent) == (TurnKind.SIDE, None)
+    assert placed.why.startswith("side: connection test (of openclaw-rl connect; otherwise main: no rule")
+    history = [user("Hello! This is a test."), turn.reply, user("again")]
+    await served.ask(history, headers={CONNECTING: "1"})
+    assert await served.next_state(turn) is None and await served.state(turn) is None
 
 
 CLINE = "You are Cline, an AI coding agent. Your primary goal is to assist users with various coding tasks."
@@ -73,27 +72,25 @@ NOTE = "Summarize the provided coding session into a concise continuation note w
 SUM = "Please provide a concise summary of our conversation so far, capturing the key context, decisions made."
 
 
-async def test_clines_command_line_wraps_its_users_words_and_sums_up_by_itself(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        first = user('<user_input mode="act">sort it</user_input>')
-        one, _ = await served.ask([message(SYSTEM, CLINE), first], "Sorted.")
-        words = '<mode_notice>The user switched modes.</mode_notice>\n<user_input mode="plan">backwards</user_input>'
-        await served.ask([message(SYSTEM, CLINE), first, one.reply, user(words)], "Backwards.")
-        heard = await served.next_state(one)
-        assert heard is not None and [item.text for item in heard] == ["backwards"]
-        _, placed = await served.ask([message(SYSTEM, NOTE), user("user: sort it")], "They sort.")
-        assert placed.why.startswith("side: compaction (its summary prompt, a rule of cline)")
+async def test_clines_command_line_wraps_its_users_words_and_sums_up_by_itself(served: Served) -> None:
+    first = user('<user_input mode="act">sort it</user_input>')
+    one, _ = await served.ask([message(SYSTEM, CLINE), first], "Sorted.")
+    words = '<mode_notice>The user switched modes.</mode_notice>\n<user_input mode="plan">backwards</user_input>'
+    await served.ask([message(SYSTEM, CLINE), first, one.reply, user(words)], "Backwards.")
+    heard = await served.next_state(one)
+    assert heard is not None and [item.text for item in heard] == ["backwards"]
+    _, placed = await served.ask([message(SYSTEM, NOTE), user("user: sort it")], "They sort.")
+    assert placed.why.startswith("side: compaction (its summary prompt, a rule of cline)")
 
 
-async def test_continues_command_line_asks_for_a_summary_of_its_own(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, _ = await served.ask([message(SYSTEM, CONTINUE), user("sort it")], "Sorted.")
-        _, placed = await served.ask([message(SYSTEM, CONTINUE), user("sort it"), one.reply, user(SUM)], "A note.")
-        assert placed.why.startswith("side: compaction (its summary prompt, a rule of continue)")
-        assert await served.next_state(one) is None
-        summary = reply("They had a list sorted, and nothing else was asked.")
-        await served.ask([message(SYSTEM, CONTINUE), user("sort it"), one.reply, user(SUM)], summary)
-        two, after = await served.ask([message(SYSTEM, CONTINUE), summary], "What else?")
-        assert (after.kind, after.session) == (TurnKind.MAIN, one.session)
-        await served.ask([message(SYSTEM, CONTINUE), summary, two.reply, user("continue")], "I go on.")
-        assert await served.next_state(two) is None
+async def test_continues_command_line_asks_for_a_summary_of_its_own(served: Served) -> None:
+    one, _ = await served.ask([message(SYSTEM, CONTINUE), user("sort it")], "Sorted.")
+    _, placed = await served.ask([message(SYSTEM, CONTINUE), user("sort it"), one.reply, user(SUM)], "A note.")
+    assert placed.why.startswith("side: compaction (its summary prompt, a rule of continue)")
+    assert await served.next_state(one) is None
+    summary = reply("They had a list sorted, and nothing else was asked.")
+    await served.ask([message(SYSTEM, CONTINUE), user("sort it"), one.reply, user(SUM)], summary)
+    two, after = await served.ask([message(SYSTEM, CONTINUE), summary], "What else?")
+    assert (after.kind, after.session) == (TurnKind.MAIN, one.session)
+    await served.ask([message(SYSTEM, CONTINUE), summary, two.reply, user("continue")], "I go on.")
+    assert await served.next_state(two) is None

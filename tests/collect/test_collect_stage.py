@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conversation import reply, serving, user
+from conversation import Served, reply, serving, user
 
 from openclaw_rl.collect.classify import Tally, loops
 from openclaw_rl.collect.stage import CollectSettings
@@ -52,27 +52,25 @@ async def test_a_session_left_open_by_a_former_process_is_ended_too(tmp_path: Pa
     [({"X-Session-Done": "1"}, {}), ({"X-Session-Done": "true"}, {}), ({}, {"session_done": True})],
 )
 async def test_the_turn_called_the_last_ends_its_session(
-    tmp_path: Path, headers: dict[str, str], facts: dict[str, Json]
+    served: Served, headers: dict[str, str], facts: dict[str, Json]
 ) -> None:
-    async with serving(tmp_path) as served:
-        first, _ = await served.ask("hi", "hello", headers=S)
-        history = [user("hi"), reply("hello"), user("bye")]
-        last, placement = await served.ask(history, "bye", headers=S | headers, facts=facts)
-        assert placement.is_done
-        assert await served.next_state(first) == (user("bye"),)
-        assert await served.reason(last) is DropReason.NO_NEXT_STATE
-        assert await served.store.open_sessions(seen_before_s=1e12) == []
-        onward, placement = await served.ask([*history, reply("bye"), user("wait!")], headers=S)
-        assert not placement.is_done
-        assert await served.state(onward) is State.SERVED
+    first, _ = await served.ask("hi", "hello", headers=S)
+    history = [user("hi"), reply("hello"), user("bye")]
+    last, placement = await served.ask(history, "bye", headers=S | headers, facts=facts)
+    assert placement.is_done
+    assert await served.next_state(first) == (user("bye"),)
+    assert await served.reason(last) is DropReason.NO_NEXT_STATE
+    assert await served.store.open_sessions(seen_before_s=1e12) == []
+    onward, placement = await served.ask([*history, reply("bye"), user("wait!")], headers=S)
+    assert not placement.is_done
+    assert await served.state(onward) is State.SERVED
 
 
 @pytest.mark.parametrize("word", ["0", "false", "", "no"])
-async def test_a_session_is_not_done_because_the_header_is_there(tmp_path: Path, word: str) -> None:
-    async with serving(tmp_path) as served:
-        turn, placement = await served.ask("hi", headers=S | {"X-Session-Done": word}, facts={"session_done": False})
-        assert not placement.is_done
-        assert await served.state(turn) is State.SERVED
+async def test_a_session_is_not_done_because_the_header_is_there(served: Served, word: str) -> None:
+    turn, placement = await served.ask("hi", headers=S | {"X-Session-Done": word}, facts={"session_done": False})
+    assert not placement.is_done
+    assert await served.state(turn) is State.SERVED
 
 
 CALL = Message(Role.ASSISTANT, tool_calls=(ToolCall("1", "ls", "{}"),))
@@ -93,14 +91,13 @@ CALL = Message(Role.ASSISTANT, tool_calls=(ToolCall("1", "ls", "{}"),))
     ],
 )
 async def test_a_reply_that_teaches_nothing_is_dropped_with_its_reason(
-    tmp_path: Path, answer: Message | str, finish: Finish, reason: DropReason | None
+    served: Served, answer: Message | str, finish: Finish, reason: DropReason | None
 ) -> None:
-    async with serving(tmp_path) as served:
-        turn, _ = await served.ask("hi", answer, headers=S, finish=finish)
-        assert await served.reason(turn) is reason
-        assert await served.state(turn) is (State.SERVED if reason is None else State.DROPPED)
-        side, _ = await served.ask("hi", answer, headers={"X-Turn-Type": "side"}, finish=finish)
-        assert await served.state(side) is None
+    turn, _ = await served.ask("hi", answer, headers=S, finish=finish)
+    assert await served.reason(turn) is reason
+    assert await served.state(turn) is (State.SERVED if reason is None else State.DROPPED)
+    side, _ = await served.ask("hi", answer, headers={"X-Turn-Type": "side"}, finish=finish)
+    assert await served.state(side) is None
 
 
 @pytest.mark.parametrize(
@@ -121,20 +118,18 @@ def test_a_loop_is_one_piece_over_and_over_to_the_end(text: str, is_loop: bool) 
     assert loops(text) is is_loop
 
 
-async def test_a_session_may_be_called_by_the_clients_name_or_by_its_full_one(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        _, placement = await served.ask("hi", headers=S)
-        for given in ("s", "key:s"):
-            assert served.collect.session_name("key", given) == placement.session
-        assert served.collect.session_name("other", "key:s") != placement.session
+async def test_a_session_may_be_called_by_the_clients_name_or_by_its_full_one(served: Served) -> None:
+    _, placement = await served.ask("hi", headers=S)
+    for given in ("s", "key:s"):
+        assert served.collect.session_name("key", given) == placement.session
+    assert served.collect.session_name("other", "key:s") != placement.session
 
 
-async def test_all_answers_to_one_request_are_ended_with_their_session(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        first, _ = await served.ask("hi", "hello", headers=S | {"X-Session-Done": "1"})
-        second = replace(first, id="another", reply=reply("hey"), group="g")
-        await served.collect.commit(second)
-        assert await served.reason(second) is DropReason.NO_NEXT_STATE
+async def test_all_answers_to_one_request_are_ended_with_their_session(served: Served) -> None:
+    first, _ = await served.ask("hi", "hello", headers=S | {"X-Session-Done": "1"})
+    second = replace(first, id="another", reply=reply("hey"), group="g")
+    await served.collect.commit(second)
+    assert await served.reason(second) is DropReason.NO_NEXT_STATE
 
 
 class Told(logging.Handler):
@@ -150,19 +145,18 @@ class Told(logging.Handler):
         self.event.set()
 
 
-async def test_running_ends_idle_sessions_and_complains(tmp_path: Path) -> None:
+async def test_running_ends_idle_sessions_and_complains(served: Served) -> None:
     told = Told()
     logging.getLogger("openclaw_rl.collect").addHandler(told)
-    async with serving(tmp_path) as served:
-        for number in range(20):
-            await served.ask(f"title {number}", headers={"X-Turn-Type": "side"})
-        served.clock.advance(5000.0)
-        task = asyncio.ensure_future(served.collect.run())
-        await told.event.wait()
-        assert await served.store.open_sessions(seen_before_s=1e12) == []
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+    for number in range(20):
+        await served.ask(f"title {number}", headers={"X-Turn-Type": "side"})
+    served.clock.advance(5000.0)
+    task = asyncio.ensure_future(served.collect.run())
+    await told.event.wait()
+    assert await served.store.open_sessions(seen_before_s=1e12) == []
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     logging.getLogger("openclaw_rl.collect").removeHandler(told)
     assert told.said == [
         "all 20 requests so far were side requests, so nothing is learned: "

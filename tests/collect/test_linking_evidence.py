@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from claw_requests import BLOCK, READ, SYSTEM, first, runtime, said
 from claw_requests import ask as ask_claw
-from conversation import reply, serving, user
+from conversation import Served, reply, serving, user
 from wire import TOOLS, called, calling, chat, result, send
 
 from openclaw_rl.collect.clients.openclaw import SUMMARY
@@ -45,18 +45,17 @@ async def test_aiders_reminder_is_dropped_from_history_and_the_turn_is_still_lin
         assert "reminder" in placed.why or "removes again" in placed.why
 
 
-async def test_after_aider_changed_a_file_its_users_next_words_are_the_next_state(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        files = "I have *added these files to the chat* so you can go ahead and edit them.\n\nmain.py\n```\nx = 1\n```"
-        shown = (("user", files), ("assistant", "Ok, any changes I propose will be to those files."))
-        one, _ = await send(served, chat(*shown, ("user", f"add a flag\n\n{REMINDER}"), system=AIDER), "Here it is.")
-        done = (("user", "add a flag"), ("assistant", "Here it is."))
-        done += (("user", "I updated the files."), ("assistant", "Ok."))
-        onward = chat(*done, *shown, ("user", f"rename it\n\n{REMINDER}"), system=AIDER)
-        _, placed = await send(served, onward, "Renamed.")
-        assert placed.parent == one
-        heard = await served.next_state(one)
-        assert heard is not None and [item.text for item in heard] == ["rename it"]
+async def test_after_aider_changed_a_file_its_users_next_words_are_the_next_state(served: Served) -> None:
+    files = "I have *added these files to the chat* so you can go ahead and edit them.\n\nmain.py\n```\nx = 1\n```"
+    shown = (("user", files), ("assistant", "Ok, any changes I propose will be to those files."))
+    one, _ = await send(served, chat(*shown, ("user", f"add a flag\n\n{REMINDER}"), system=AIDER), "Here it is.")
+    done = (("user", "add a flag"), ("assistant", "Here it is."))
+    done += (("user", "I updated the files."), ("assistant", "Ok."))
+    onward = chat(*done, *shown, ("user", f"rename it\n\n{REMINDER}"), system=AIDER)
+    _, placed = await send(served, onward, "Renamed.")
+    assert placed.parent == one
+    heard = await served.next_state(one)
+    assert heard is not None and [item.text for item in heard] == ["rename it"]
 
 
 @BOTH
@@ -82,18 +81,17 @@ async def test_context_that_was_retrieved_for_the_newest_message_is_not_its_user
 
 @pytest.mark.parametrize("mark", ["call_{}", "call{}"])
 async def test_a_malformed_call_that_comes_back_under_another_name_is_known_by_its_id(
-    tmp_path: Path, mark: str
+    served: Served, mark: str
 ) -> None:
     given, kept = "call_0a1b2c3d4e5f0", mark.format("0a1b2c3d4e5f0")
-    async with serving(tmp_path) as served:
-        one, first_ = await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", '{"command": ', given))
-        back = called("invalid", '{"tool": "bash", "error": "no JSON"}', kept)
-        asked = chat(("user", "run"), back, result(kept, "The arguments are no JSON"), tools=TOOLS)
-        _, placed = await send(served, asked, calling("bash", '{"command": "ls"}', "call_ffffffffffff0"))
-        assert (placed.parent, placed.session) == (one, first_.session)
-        assert "by the id of its call" in placed.why
-        heard = await served.next_state(one)
-        assert heard is not None and heard[0].role is Role.TOOL
+    one, first_ = await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", '{"command": ', given))
+    back = called("invalid", '{"tool": "bash", "error": "no JSON"}', kept)
+    asked = chat(("user", "run"), back, result(kept, "The arguments are no JSON"), tools=TOOLS)
+    _, placed = await send(served, asked, calling("bash", '{"command": "ls"}', "call_ffffffffffff0"))
+    assert (placed.parent, placed.session) == (one, first_.session)
+    assert "by the id of its call" in placed.why
+    heard = await served.next_state(one)
+    assert heard is not None and heard[0].role is Role.TOOL
 
 
 WRITTEN = "Calling tools:\n[{{'id': '{}', 'type': 'function', 'function': {{'name': '{}', 'arguments': {{}}}}}}]"
@@ -118,19 +116,17 @@ async def test_a_reply_whose_calls_a_client_wrote_down_in_words_is_known_by_thei
 
 
 @pytest.mark.parametrize("text", ["call_0a1b2c3d4e5f0 has failed", WRITTEN.format("call_0a1b2c3d4e5f1", "bash")])
-async def test_a_call_that_is_only_spoken_of_and_another_id_are_no_evidence(tmp_path: Path, text: str) -> None:
-    async with serving(tmp_path) as served:
-        await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", "{}", "call_0a1b2c3d4e5f0"))
-        _, placed = await send(served, chat(("user", "what?"), ("assistant", text), ("user", "so")), "so")
-        assert placed.parent is None
+async def test_a_call_that_is_only_spoken_of_and_another_id_are_no_evidence(served: Served, text: str) -> None:
+    await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", "{}", "call_0a1b2c3d4e5f0"))
+    _, placed = await send(served, chat(("user", "what?"), ("assistant", text), ("user", "so")), "so")
+    assert placed.parent is None
 
 
-async def test_a_call_id_that_names_its_function_is_no_evidence(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", '{"command": "a"}', "functions.bash:0"))
-        back = called("bash", '{"command": "b"}', "functions.bash:0")
-        _, placed = await send(served, chat(("user", "go"), back, result("functions.bash:0", "x"), tools=TOOLS), "so")
-        assert placed.parent is None
+async def test_a_call_id_that_names_its_function_is_no_evidence(served: Served) -> None:
+    await send(served, chat(("user", "run"), tools=TOOLS), calling("bash", '{"command": "a"}', "functions.bash:0"))
+    back = called("bash", '{"command": "b"}', "functions.bash:0")
+    _, placed = await send(served, chat(("user", "go"), back, result("functions.bash:0", "x"), tools=TOOLS), "so")
+    assert placed.parent is None
 
 
 @BOTH
@@ -147,24 +143,22 @@ async def test_a_tag_that_smolagents_adds_to_a_reply_changes_nothing(
         assert heard is not None and heard[0].role is Role.TOOL
 
 
-async def test_a_task_that_smolagents_sends_behind_a_result_is_its_owners(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, _ = await send(served, chat(("user", "New task:\nsix by seven"), system=CODE), THOUGHT)
-        seen = "Observation:\nExecution logs:\n42\nNew task:\nin words, please"
-        said_ = (("user", "New task:\nsix by seven"), ("assistant", f"{THOUGHT}</code>"), ("user", seen))
-        await send(served, chat(*said_, system=CODE), "Thought: in words.\n<code>\n")
-        heard = await served.next_state(one)
-        assert heard is not None and [(item.role, item.text) for item in heard] == [(Role.USER, "in words, please")]
+async def test_a_task_that_smolagents_sends_behind_a_result_is_its_owners(served: Served) -> None:
+    one, _ = await send(served, chat(("user", "New task:\nsix by seven"), system=CODE), THOUGHT)
+    seen = "Observation:\nExecution logs:\n42\nNew task:\nin words, please"
+    said_ = (("user", "New task:\nsix by seven"), ("assistant", f"{THOUGHT}</code>"), ("user", seen))
+    await send(served, chat(*said_, system=CODE), "Thought: in words.\n<code>\n")
+    heard = await served.next_state(one)
+    assert heard is not None and [(item.role, item.text) for item in heard] == [(Role.USER, "in words, please")]
 
 
-async def test_two_tasks_of_smolagents_behind_one_result_are_both_its_owners(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, _ = await send(served, chat(("user", "New task:\nsix by seven"), system=CODE), THOUGHT)
-        seen = "Observation:\n42\nNew task:\nin words, please\nNew task:\nin German"
-        said_ = (("user", "New task:\nsix by seven"), ("assistant", f"{THOUGHT}</code>"), ("user", seen))
-        await send(served, chat(*said_, system=CODE), "Thought: in words.\n<code>\n")
-        heard = await served.next_state(one)
-        assert heard is not None and [item.text for item in heard] == ["in words, please\nin German"]
+async def test_two_tasks_of_smolagents_behind_one_result_are_both_its_owners(served: Served) -> None:
+    one, _ = await send(served, chat(("user", "New task:\nsix by seven"), system=CODE), THOUGHT)
+    seen = "Observation:\n42\nNew task:\nin words, please\nNew task:\nin German"
+    said_ = (("user", "New task:\nsix by seven"), ("assistant", f"{THOUGHT}</code>"), ("user", seen))
+    await send(served, chat(*said_, system=CODE), "Thought: in words.\n<code>\n")
+    heard = await served.next_state(one)
+    assert heard is not None and [item.text for item in heard] == ["in words, please\nin German"]
 
 
 async def test_a_reply_whose_object_a_client_wrote_anew_and_words_behind_a_label_are_known_again(
@@ -182,43 +176,39 @@ async def test_a_reply_whose_object_a_client_wrote_anew_and_words_behind_a_label
         assert heard is not None and [item.text for item in heard] == ["in Rome, I meant"]
 
 
-async def test_a_request_for_a_summary_and_what_follows_it_stay_in_the_conversation_they_quote(tmp_path: Path) -> None:
+async def test_a_request_for_a_summary_and_what_follows_it_stay_in_the_conversation_they_quote(served: Served) -> None:
     asked = "<role>\nContext Extraction Assistant\n</role>\n<messages>\n"
     asked += (
         '<message type="human">how long is a marathon?</message>\n<message type="ai">Very long.</message>\n</messages>'
     )
-    async with serving(tmp_path) as served:
-        _, begun = await send(served, chat(("user", "how long is a marathon?"), system="You help."), "Very long.")
-        summary = "They asked how long a marathon is, and were told that."
-        _, placed = await send(served, chat(("user", asked)), summary)
-        assert (placed.kind, placed.session) == (TurnKind.SIDE, begun.session)
-        opening = ("user", f"Here is a summary of the conversation to date:\n\n{summary}")
-        _, placed = await send(served, chat(opening, ("user", "in miles?"), system="You help."), "26.")
-        assert (placed.kind, placed.session) == (TurnKind.MAIN, begun.session)
+    _, begun = await send(served, chat(("user", "how long is a marathon?"), system="You help."), "Very long.")
+    summary = "They asked how long a marathon is, and were told that."
+    _, placed = await send(served, chat(("user", asked)), summary)
+    assert (placed.kind, placed.session) == (TurnKind.SIDE, begun.session)
+    opening = ("user", f"Here is a summary of the conversation to date:\n\n{summary}")
+    _, placed = await send(served, chat(opening, ("user", "in miles?"), system="You help."), "26.")
+    assert (placed.kind, placed.session) == (TurnKind.MAIN, begun.session)
 
 
-async def test_thinking_that_a_client_removed_changes_nothing(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, _ = await send(served, chat(("user", "so?")), "<think>\nHm.\n</think>\n\nYes.")
-        _, placed = await send(served, chat(("user", "so?"), ("assistant", "Yes."), ("user", "why?")), "Since.")
-        assert placed.parent == one
+async def test_thinking_that_a_client_removed_changes_nothing(served: Served) -> None:
+    one, _ = await send(served, chat(("user", "so?")), "<think>\nHm.\n</think>\n\nYes.")
+    _, placed = await send(served, chat(("user", "so?"), ("assistant", "Yes."), ("user", "why?")), "Since.")
+    assert placed.parent == one
 
 
-async def test_of_two_conversations_that_say_as_much_of_a_history_none_is_gone_on_from(tmp_path: Path) -> None:
+async def test_of_two_conversations_that_say_as_much_of_a_history_none_is_gone_on_from(served: Served) -> None:
     answer = "The answer that both of them were given, long enough to be known again anywhere."
-    async with serving(tmp_path) as served:
-        for words in ("a\n\nreminder of one", "a\n\nreminder of two"):
-            await send(served, chat(("user", f"{words}\nso:\nfix it")), answer)
-        _, placed = await send(served, chat(("user", "fix it"), ("assistant", answer), ("user", "no")), "so")
-        assert placed.parent is None
-        assert placed.why.endswith("none of the replies in its history was served here")
+    for words in ("a\n\nreminder of one", "a\n\nreminder of two"):
+        await send(served, chat(("user", f"{words}\nso:\nfix it")), answer)
+    _, placed = await send(served, chat(("user", "fix it"), ("assistant", answer), ("user", "no")), "so")
+    assert placed.parent is None
+    assert placed.why.endswith("none of the replies in its history was served here")
 
 
-async def test_words_within_a_line_are_no_evidence(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        await send(served, chat(("user", "please do not fix it now")), "Fine.")
-        _, placed = await send(served, chat(("user", "fix it"), ("assistant", "Fine."), ("user", "no")), "so")
-        assert placed.parent is None
+async def test_words_within_a_line_are_no_evidence(served: Served) -> None:
+    await send(served, chat(("user", "please do not fix it now")), "Fine.")
+    _, placed = await send(served, chat(("user", "fix it"), ("assistant", "Fine."), ("user", "no")), "so")
+    assert placed.parent is None
 
 
 async def test_a_conversation_without_a_name_goes_on_after_its_compaction(tmp_path: Path) -> None:
@@ -234,25 +224,23 @@ async def test_a_conversation_without_a_name_goes_on_after_its_compaction(tmp_pa
         assert "session from the summary of it" in placed.why
 
 
-async def test_openclaws_block_in_the_middle_of_a_history_is_skipped(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        call = Message(Role.ASSISTANT, tool_calls=(ToolCall("call1", "read", "{}"),))
-        one, begun = await ask_claw(served, (SYSTEM, first("read it"), BLOCK), call)
-        back = Message(Role.TOOL, message("tool", "text").content, tool_call_id="call1")
-        two, placed = await ask_claw(served, (SYSTEM, first("read it"), call, back, BLOCK), "It says text.")
-        assert (placed.kind, placed.parent) == (TurnKind.MAIN, one)
-        onward = (SYSTEM, first("read it"), call, back, BLOCK, reply("It says text."), said("louder"))
-        _, placed = await ask_claw(served, onward, "TEXT")
-        assert (placed.kind, placed.session, placed.parent) == (TurnKind.MAIN, begun.session, two)
+async def test_openclaws_block_in_the_middle_of_a_history_is_skipped(served: Served) -> None:
+    call = Message(Role.ASSISTANT, tool_calls=(ToolCall("call1", "read", "{}"),))
+    one, begun = await ask_claw(served, (SYSTEM, first("read it"), BLOCK), call)
+    back = Message(Role.TOOL, message("tool", "text").content, tool_call_id="call1")
+    two, placed = await ask_claw(served, (SYSTEM, first("read it"), call, back, BLOCK), "It says text.")
+    assert (placed.kind, placed.parent) == (TurnKind.MAIN, one)
+    onward = (SYSTEM, first("read it"), call, back, BLOCK, reply("It says text."), said("louder"))
+    _, placed = await ask_claw(served, onward, "TEXT")
+    assert (placed.kind, placed.session, placed.parent) == (TurnKind.MAIN, begun.session, two)
 
 
-async def test_openclaws_summary_is_followed_by_one_newline_over_the_responses_api(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        _, begun = await ask_claw(served, (SYSTEM, first("hi"), BLOCK), "hello")
-        opening = user(f"{SUMMARY}\n\n<summary>\nThey said hi.\n</summary>\n{runtime()}")
-        _, placed = await ask_claw(served, (SYSTEM, opening, said("and now?"), BLOCK), "Now this.")
-        assert (placed.kind, placed.session) == (TurnKind.MAIN, begun.session)
-        assert READ.name == "read"
+async def test_openclaws_summary_is_followed_by_one_newline_over_the_responses_api(served: Served) -> None:
+    _, begun = await ask_claw(served, (SYSTEM, first("hi"), BLOCK), "hello")
+    opening = user(f"{SUMMARY}\n\n<summary>\nThey said hi.\n</summary>\n{runtime()}")
+    _, placed = await ask_claw(served, (SYSTEM, opening, said("and now?"), BLOCK), "Now this.")
+    assert (placed.kind, placed.session) == (TurnKind.MAIN, begun.session)
+    assert READ.name == "read"
 
 
 def test_what_was_put_around_a_message_stands_on_lines_of_its_own() -> None:

@@ -22,7 +22,7 @@ from claw_requests import (
     said,
     session,
 )
-from conversation import reply, serving, user
+from conversation import Served, reply, serving, user
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -204,35 +204,33 @@ def test_a_message_that_is_the_internal_block_and_nothing_else_is_not_spoken() -
     assert RULES.spoken((SYSTEM, BLOCK, reply("so"))) == (SYSTEM, reply("so"))
 
 
-async def test_a_users_next_words_reach_the_reply_without_stamp_line_or_block(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, placement = await ask(served, request(first("hi")), "hello")
-        assert placement.why == "main: has tools and a user's time stamp; session from the Runtime line"
-        two, onward = await ask(served, request(first("hi"), reply("hello"), said("in French")), "bonjour")
-        assert (placement.session, onward.session, onward.parent) == ("key:5e55", "key:5e55", one)
-        assert await served.next_state(one) == (user("in French"),)
-        flush = user("Pre-compaction memory flush. Store.")
-        own = first("hi", runtime("agent:work:internal-session-effects:1", "effects-1"))
-        history = (reply("hello"), said("in French"), reply("bonjour"))
-        _, side = await ask(served, (SYSTEM, own, *history, flush), "NO_REPLY")
-        assert (side.kind, side.session) == (TurnKind.SIDE, "key:effects-1")
-        nag = said("Continue the current task from the existing transcript, preserving completed work.")
-        _, retry = await ask(served, request(first("hi"), *history, nag), "again")
-        assert (retry.kind, retry.parent) == (TurnKind.MAIN, two)
-        assert await served.state(two) is State.SERVED
-        await ask(served, request(first("hi"), *history, said("thanks")), "welcome")
-        assert await served.next_state(two) == (user("thanks"),)
+async def test_a_users_next_words_reach_the_reply_without_stamp_line_or_block(served: Served) -> None:
+    one, placement = await ask(served, request(first("hi")), "hello")
+    assert placement.why == "main: has tools and a user's time stamp; session from the Runtime line"
+    two, onward = await ask(served, request(first("hi"), reply("hello"), said("in French")), "bonjour")
+    assert (placement.session, onward.session, onward.parent) == ("key:5e55", "key:5e55", one)
+    assert await served.next_state(one) == (user("in French"),)
+    flush = user("Pre-compaction memory flush. Store.")
+    own = first("hi", runtime("agent:work:internal-session-effects:1", "effects-1"))
+    history = (reply("hello"), said("in French"), reply("bonjour"))
+    _, side = await ask(served, (SYSTEM, own, *history, flush), "NO_REPLY")
+    assert (side.kind, side.session) == (TurnKind.SIDE, "key:effects-1")
+    nag = said("Continue the current task from the existing transcript, preserving completed work.")
+    _, retry = await ask(served, request(first("hi"), *history, nag), "again")
+    assert (retry.kind, retry.parent) == (TurnKind.MAIN, two)
+    assert await served.state(two) is State.SERVED
+    await ask(served, request(first("hi"), *history, said("thanks")), "welcome")
+    assert await served.next_state(two) == (user("thanks"),)
 
 
-async def test_a_reset_begins_a_new_episode_that_answers_nothing_of_the_old(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        old, before = await ask(served, request(first("hi")), "hello")
-        new, after = await ask(served, request(first("good morning")), "hello")
-        assert (after.session, after.parent) == (before.session, None)
-        assert after.why.endswith("; restarts its session")
-        assert await served.reason(old) is DropReason.NO_NEXT_STATE
-        await ask(served, request(first("good morning"), reply("hello"), said("shorter")), "yo")
-        assert await served.next_state(new) == (user("shorter"),)
+async def test_a_reset_begins_a_new_episode_that_answers_nothing_of_the_old(served: Served) -> None:
+    old, before = await ask(served, request(first("hi")), "hello")
+    new, after = await ask(served, request(first("good morning")), "hello")
+    assert (after.session, after.parent) == (before.session, None)
+    assert after.why.endswith("; restarts its session")
+    assert await served.reason(old) is DropReason.NO_NEXT_STATE
+    await ask(served, request(first("good morning"), reply("hello"), said("shorter")), "yo")
+    assert await served.next_state(new) == (user("shorter"),)
 
 
 async def test_headers_outrank_the_runtime_line_and_a_setting_leaves_it_out(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conversation import serving
+from conversation import Served, serving
 from wire import BASH, CLAUDE_TOOLS, TOOLS, anthropic, called, calling, chat, result, send
 
 from openclaw_rl.collect.clients.rules import AnyClient, known_clients, readable
@@ -75,40 +75,38 @@ async def test_a_compaction_of_codex_is_told_by_its_metadata_and_by_its_missing_
         assert await served.next_state(one) is None
 
 
-async def test_a_task_notification_is_nobodys_word_and_its_turn_is_still_main(tmp_path: Path) -> None:
+async def test_a_task_notification_is_nobodys_word_and_its_turn_is_still_main(served: Served) -> None:
     note = "[SYSTEM NOTIFICATION - NOT USER INPUT]\nThis is an automated background-task event, NOT a message from the "
     note += "user."
     note += "\n\n<task-notification>\n<task-id>b1</task-id>\n<status>completed</status>\n</task-notification>"
-    async with serving(tmp_path) as served:
-        one, _ = await send(served, anthropic(("user", "build it"), system=CLAUDE, tools=CLAUDE_TOOLS), "It builds.")
-        said: tuple[tuple[str, Json], ...] = (("user", "build it"), ("assistant", "It builds."), ("user", note))
-        two, placed = await send(served, anthropic(*said, system=CLAUDE, tools=CLAUDE_TOOLS), "The build is done.")
-        assert (placed.kind, placed.parent) == (TurnKind.MAIN, one)
-        assert placed.why.endswith("spoke: nobody (task notification (a rule of claude-code))")
-        assert await served.state(one) is State.SERVED
-        said = (*said, ("assistant", "The build is done."), ("user", f"no, the release build\n{REMINDER}"))
-        _, placed = await send(served, anthropic(*said, system=CLAUDE, tools=CLAUDE_TOOLS), "Building.")
-        heard = await served.next_state(two)
-        assert heard is not None and [item.text for item in heard] == ["no, the release build"]
-        assert placed.why.endswith("spoke: the owner, without system reminder (a rule of claude-code)")
+    one, _ = await send(served, anthropic(("user", "build it"), system=CLAUDE, tools=CLAUDE_TOOLS), "It builds.")
+    said: tuple[tuple[str, Json], ...] = (("user", "build it"), ("assistant", "It builds."), ("user", note))
+    two, placed = await send(served, anthropic(*said, system=CLAUDE, tools=CLAUDE_TOOLS), "The build is done.")
+    assert (placed.kind, placed.parent) == (TurnKind.MAIN, one)
+    assert placed.why.endswith("spoke: nobody (task notification (a rule of claude-code))")
+    assert await served.state(one) is State.SERVED
+    said = (*said, ("assistant", "The build is done."), ("user", f"no, the release build\n{REMINDER}"))
+    _, placed = await send(served, anthropic(*said, system=CLAUDE, tools=CLAUDE_TOOLS), "Building.")
+    heard = await served.next_state(two)
+    assert heard is not None and [item.text for item in heard] == ["no, the release build"]
+    assert placed.why.endswith("spoke: the owner, without system reminder (a rule of claude-code)")
 
 
-async def test_a_sub_agent_of_claude_code_is_side_in_a_thread_of_its_own(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        _, main = await send(served, anthropic(("user", "look"), system=CLAUDE, tools=CLAUDE_TOOLS, **SESSION), "ok")
-        task = anthropic(
-            ("user", "Search for the parser."),
-            system=CLAUDE,
-            tools=CLAUDE_TOOLS,
-            headers={"X-Claude-Code-Agent-Id": "a77"},
-            **SESSION,
-        )
-        _, placed = await send(served, task, "found")
-        assert placed.why.startswith("side: sub-agent (its agent's id, a rule of claude-code)")
-        assert placed.session == f"{main.session}/a77"
-        billed = f"x-anthropic-billing-header: cc_version=2.1.330; cc_is_subagent=true;\n{CLAUDE}"
-        _, placed = await send(served, anthropic(("user", "Search."), system=billed, tools=CLAUDE_TOOLS), "found")
-        assert placed.why.startswith("side: sub-agent (the billing line")
+async def test_a_sub_agent_of_claude_code_is_side_in_a_thread_of_its_own(served: Served) -> None:
+    _, main = await send(served, anthropic(("user", "look"), system=CLAUDE, tools=CLAUDE_TOOLS, **SESSION), "ok")
+    task = anthropic(
+        ("user", "Search for the parser."),
+        system=CLAUDE,
+        tools=CLAUDE_TOOLS,
+        headers={"X-Claude-Code-Agent-Id": "a77"},
+        **SESSION,
+    )
+    _, placed = await send(served, task, "found")
+    assert placed.why.startswith("side: sub-agent (its agent's id, a rule of claude-code)")
+    assert placed.session == f"{main.session}/a77"
+    billed = f"x-anthropic-billing-header: cc_version=2.1.330; cc_is_subagent=true;\n{CLAUDE}"
+    _, placed = await send(served, anthropic(("user", "Search."), system=billed, tools=CLAUDE_TOOLS), "found")
+    assert placed.why.startswith("side: sub-agent (the billing line")
 
 
 async def test_a_task_that_the_model_wrote_into_a_call_is_a_sub_agents_without_any_rule(tmp_path: Path) -> None:
@@ -184,122 +182,109 @@ OWN = {
 
 
 @pytest.mark.parametrize("why", OWN)
-async def test_requests_of_the_clients_own_are_side_by_name(tmp_path: Path, why: str) -> None:
-    async with serving(tmp_path) as served:
-        _, placed = await send(served, OWN[why], "so")
-        assert placed.why.startswith(f"side: {why};")
+async def test_requests_of_the_clients_own_are_side_by_name(served: Served, why: str) -> None:
+    _, placed = await send(served, OWN[why], "so")
+    assert placed.why.startswith(f"side: {why};")
 
 
 @pytest.mark.parametrize(("words", "most", "kind"), [("test", 1, "side"), ("test", 16, "side"), ("test", 17, "main")])
 async def test_a_connection_test_is_side_with_the_least_answer_that_any_api_allows(
-    tmp_path: Path, words: str, most: int, kind: str
+    served: Served, words: str, most: int, kind: str
 ) -> None:
-    async with serving(tmp_path) as served:
-        _, placed = await send(served, chat(("user", words), max_tokens=most), "so")
-        assert placed.kind == kind
+    _, placed = await send(served, chat(("user", words), max_tokens=most), "so")
+    assert placed.kind == kind
 
 
-async def test_an_observation_that_an_agent_sends_as_a_user_is_a_tools(tmp_path: Path) -> None:
+async def test_an_observation_that_an_agent_sends_as_a_user_is_a_tools(served: Served) -> None:
     system = (
         "You are a helpful assistant that can interact multiple times with a computer shell to solve programming tasks."
     )
-    async with serving(tmp_path) as served:
-        one, _ = await send(
-            served, chat(("user", "Please solve this issue: tests fail"), system=system), "```bash\nls\n```"
-        )
-        seen = "<returncode>3</returncode>\n<output>\nno such file\n</output>"
-        said = (("user", "Please solve this issue: tests fail"), ("assistant", one.reply.text), ("user", seen))
-        await send(served, chat(*said, system=system), "I try again.")
-        row = await served.store.row(one.id)
-        assert row is not None and row.next_state is not None
-        assert row.next_state.source is NextStateSource.TOOL
-        assert row.next_state.messages[0].role is Role.TOOL
+    one, _ = await send(
+        served, chat(("user", "Please solve this issue: tests fail"), system=system), "```bash\nls\n```"
+    )
+    seen = "<returncode>3</returncode>\n<output>\nno such file\n</output>"
+    said = (("user", "Please solve this issue: tests fail"), ("assistant", one.reply.text), ("user", seen))
+    await send(served, chat(*said, system=system), "I try again.")
+    row = await served.store.row(one.id)
+    assert row is not None and row.next_state is not None
+    assert row.next_state.source is NextStateSource.TOOL
+    assert row.next_state.messages[0].role is Role.TOOL
 
 
-async def test_two_chats_of_one_user_are_two_sessions(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, first = await send(served, chat(("user", "a poem"), user="ann"), "Roses.")
-        _, second = await send(served, chat(("user", "a recipe"), user="ann"), "Soup.")
-        assert first.session != second.session
-        said = (("user", "a poem"), ("assistant", "Roses."), ("user", "shorter"))
-        _, onward = await send(served, chat(*said, user="ann"), "Rose.")
-        assert (onward.session, onward.parent) == (first.session, one)
+async def test_two_chats_of_one_user_are_two_sessions(served: Served) -> None:
+    one, first = await send(served, chat(("user", "a poem"), user="ann"), "Roses.")
+    _, second = await send(served, chat(("user", "a recipe"), user="ann"), "Soup.")
+    assert first.session != second.session
+    said = (("user", "a poem"), ("assistant", "Roses."), ("user", "shorter"))
+    _, onward = await send(served, chat(*said, user="ann"), "Rose.")
+    assert (onward.session, onward.parent) == (first.session, one)
 
 
-async def test_a_chat_is_named_by_open_webuis_header(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        _, placed = await send(
-            served, chat(("user", "hi"), headers={"X-OpenWebUI-Chat-Id": "c-9"}, user="ann"), "hello"
-        )
-        assert placed.session == "key:c-9"
-        assert "session from the x-openwebui-chat-id header (a rule of open-webui)" in placed.why
+async def test_a_chat_is_named_by_open_webuis_header(served: Served) -> None:
+    _, placed = await send(served, chat(("user", "hi"), headers={"X-OpenWebUI-Chat-Id": "c-9"}, user="ann"), "hello")
+    assert placed.session == "key:c-9"
+    assert "session from the x-openwebui-chat-id header (a rule of open-webui)" in placed.why
 
 
-async def test_a_text_of_many_lines_counts_once_the_conversation_goes_on_from_it(tmp_path: Path) -> None:
+async def test_a_text_of_many_lines_counts_once_the_conversation_goes_on_from_it(served: Served) -> None:
     pasted = "It still fails, here is what it prints now:\n" + "\n".join(f"line {n}: {'x' * 60}" for n in range(8))
-    async with serving(tmp_path) as served:
-        one, _ = await send(served, chat(("user", "fix it")), "Fixed.")
-        said = (("user", "fix it"), ("assistant", "Fixed."), ("user", pasted))
-        _, placed = await send(served, chat(*said), "I see, the path was wrong.")
-        assert placed.why.endswith("which counts once the conversation continues from it)")
-        assert await served.next_state(one) is None
-        said = (*said, ("assistant", "I see, the path was wrong."), ("user", "thanks"))
-        await send(served, chat(*said), "You are welcome.")
-        heard = await served.next_state(one)
-        assert heard is not None and heard[0].text == pasted
+    one, _ = await send(served, chat(("user", "fix it")), "Fixed.")
+    said = (("user", "fix it"), ("assistant", "Fixed."), ("user", pasted))
+    _, placed = await send(served, chat(*said), "I see, the path was wrong.")
+    assert placed.why.endswith("which counts once the conversation continues from it)")
+    assert await served.next_state(one) is None
+    said = (*said, ("assistant", "I see, the path was wrong."), ("user", "thanks"))
+    await send(served, chat(*said), "You are welcome.")
+    heard = await served.next_state(one)
+    assert heard is not None and heard[0].text == pasted
 
 
-async def test_a_client_that_says_whose_turn_it_is_is_believed(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, _ = await send(served, chat(("user", "fix it"), tools=TOOLS), "Fixed.")
-        said = (("user", "fix it"), ("assistant", "Fixed."), ("user", CHECKPOINT))
-        _, placed = await send(served, chat(*said, headers={"X-Turn-Type": "main"}), "so")
-        assert placed.kind is TurnKind.MAIN
-        assert await served.next_state(one) is not None
+async def test_a_client_that_says_whose_turn_it_is_is_believed(served: Served) -> None:
+    one, _ = await send(served, chat(("user", "fix it"), tools=TOOLS), "Fixed.")
+    said = (("user", "fix it"), ("assistant", "Fixed."), ("user", CHECKPOINT))
+    _, placed = await send(served, chat(*said, headers={"X-Turn-Type": "main"}), "so")
+    assert placed.kind is TurnKind.MAIN
+    assert await served.next_state(one) is not None
 
 
-async def test_a_long_text_that_recurs_over_sessions_is_nobodys(tmp_path: Path) -> None:
+async def test_a_long_text_that_recurs_over_sessions_is_nobodys(served: Served) -> None:
     prompt = "Summarise what was done so far for whoever goes on with it later, in whole sentences. " * 3
-    async with serving(tmp_path) as served:
-        for number in range(3):
-            opening = f"task {number}"
-            one, _ = await send(served, chat(("user", opening)), f"done {number}")
-            said = (("user", opening), ("assistant", f"done {number}"), ("user", prompt))
-            _, placed = await send(served, chat(*said), "a summary")
-        assert placed.why.endswith("spoke: nobody (its text came word for word in other sessions)")
-        assert await served.next_state(one) is None
+    for number in range(3):
+        opening = f"task {number}"
+        one, _ = await send(served, chat(("user", opening)), f"done {number}")
+        said = (("user", opening), ("assistant", f"done {number}"), ("user", prompt))
+        _, placed = await send(served, chat(*said), "a summary")
+    assert placed.why.endswith("spoke: nobody (its text came word for word in other sessions)")
+    assert await served.next_state(one) is None
 
 
-async def test_a_short_correction_that_recurs_over_sessions_is_still_its_users(tmp_path: Path) -> None:
+async def test_a_short_correction_that_recurs_over_sessions_is_still_its_users(served: Served) -> None:
     wish = "Please write it as plain text: no bullet points, no bold, as a student would."
-    async with serving(tmp_path) as served:
-        for number in range(4):
-            one, _ = await send(served, chat(("user", f"task {number}")), f"done {number}")
-            await send(served, chat(("user", f"task {number}"), ("assistant", f"done {number}"), ("user", wish)), "so")
-            assert await served.next_state(one) is not None
-
-
-async def test_a_turn_whose_tools_are_missing_counts_once_it_is_gone_on_from(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        one, _ = await send(served, chat(("user", "weather?"), tools=TOOLS), "Sunny.")
-        said = (("user", "weather?"), ("assistant", "Sunny."), ("user", "in Rome, I meant"))
-        _, placed = await send(served, chat(*said), "Rainy.")
-        assert placed.kind is TurnKind.MAIN
-        assert await served.next_state(one) is None
-        await send(served, chat(*said, ("assistant", "Rainy."), ("user", "thanks")), "Yes.")
+    for number in range(4):
+        one, _ = await send(served, chat(("user", f"task {number}")), f"done {number}")
+        await send(served, chat(("user", f"task {number}"), ("assistant", f"done {number}"), ("user", wish)), "so")
         assert await served.next_state(one) is not None
 
 
-async def test_calls_and_results_are_heard_as_before(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served:
-        call = "call_0123456789ab0"
-        one, _ = await send(served, chat(("user", "list"), tools=TOOLS), calling("bash", '{"command": "ls"}', call))
-        back = result(call, "a.txt")
-        asked = chat(("user", "list"), called("bash", '{"command": "ls"}', call), back, tools=TOOLS)
-        _, placed = await send(served, asked, "One file.")
-        assert placed.parent == one
-        assert await served.next_state(one) is not None
-        assert BASH["name"] == "bash"
+async def test_a_turn_whose_tools_are_missing_counts_once_it_is_gone_on_from(served: Served) -> None:
+    one, _ = await send(served, chat(("user", "weather?"), tools=TOOLS), "Sunny.")
+    said = (("user", "weather?"), ("assistant", "Sunny."), ("user", "in Rome, I meant"))
+    _, placed = await send(served, chat(*said), "Rainy.")
+    assert placed.kind is TurnKind.MAIN
+    assert await served.next_state(one) is None
+    await send(served, chat(*said, ("assistant", "Rainy."), ("user", "thanks")), "Yes.")
+    assert await served.next_state(one) is not None
+
+
+async def test_calls_and_results_are_heard_as_before(served: Served) -> None:
+    call = "call_0123456789ab0"
+    one, _ = await send(served, chat(("user", "list"), tools=TOOLS), calling("bash", '{"command": "ls"}', call))
+    back = result(call, "a.txt")
+    asked = chat(("user", "list"), called("bash", '{"command": "ls"}', call), back, tools=TOOLS)
+    _, placed = await send(served, asked, "One file.")
+    assert placed.parent == one
+    assert await served.next_state(one) is not None
+    assert BASH["name"] == "bash"
 
 
 @BOTH

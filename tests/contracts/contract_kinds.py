@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, digest_of_folder
+from openclaw_rl.core.adapter import Adapter, digest_of_folder
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Chat, Engine, Renderer, Trainer
 from openclaw_rl.core.sampling import Sampling
@@ -26,6 +27,7 @@ from openclaw_rl.judge.partners import EndpointChat, EngineChat
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import read_template
 from openclaw_rl.testing.engine import ScriptedEngine
+from openclaw_rl.testing.folders import an_adapter
 from openclaw_rl.testing.judge import ScriptedChat
 from openclaw_rl.testing.model_servers import ModelServer, vllm_app
 from openclaw_rl.testing.renderer import END, LetterRenderer, ids_of
@@ -77,35 +79,29 @@ async def scripted_engine(folder: Path) -> AsyncIterator[EngineKind]:
     def says(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Sequence[int]:
         return tuple((sum(prompt.tokens) + (sampling.seed or 0) + at) % 50 for at in range(sampling.max_tokens))
 
+    yield EngineKind(ScriptedEngine(says, context_length=CONTEXT), partial(an_adapter, folder), CONTEXT)
+
+
+def trained(model: Path, folder: Path) -> Callable[[int], Adapter]:
+    """Adapters of the local trainer's, each written once."""
+    trainer = LoraTrainer.open(model, SETTINGS)
+
     def adapter(number: int) -> Adapter:
         made = folder / str(number)
         if not made.exists():
-            made.mkdir()
-            (made / CONFIG).write_text("{}")
-            (made / WEIGHTS).write_bytes(bytes([number]))
+            return trainer.export(made, version(number))
         return Adapter(made, digest_of_folder(made), version(number))
 
-    yield EngineKind(ScriptedEngine(says, context_length=CONTEXT), adapter, CONTEXT)
+    return adapter
 
 
 @asynccontextmanager
 async def local_engine(folder: Path) -> AsyncIterator[EngineKind]:
     """The bundled model in a process of its own."""
     model = model_folder("bundled")
-    trainer = LoraTrainer.open(model, SETTINGS)
-
-    def adapter(number: int) -> Adapter:
-        made = folder / str(number)
-        return Adapter(made, digest_of_folder(made), version(number)) if made.exists() else exported(made, number)
-
-    def exported(made: Path, number: int) -> Adapter:
-        return trainer.export(made, version(number))
-
-    engine = await open_engine(EngineSettings(device="cpu", cache_tokens=8192), model)
-    try:
+    adapter = trained(model, folder)
+    async with aclosing(await open_engine(EngineSettings(device="cpu", cache_tokens=8192), model)) as engine:
         yield EngineKind(engine, adapter, engine.info.context_length, model)
-    finally:
-        await engine.aclose()
 
 
 @asynccontextmanager
@@ -116,11 +112,8 @@ async def scripted_trainer() -> AsyncIterator[Trainer]:
 @asynccontextmanager
 async def local_trainer() -> AsyncIterator[Trainer]:
     """The bundled model's, in a process of its own."""
-    trainer = open_trainer(model_folder("bundled"), SETTINGS)
-    try:
+    async with aclosing(open_trainer(model_folder("bundled"), SETTINGS)) as trainer:
         yield trainer
-    finally:
-        await trainer.aclose()
 
 
 def letters() -> RendererKind:
@@ -194,16 +187,7 @@ def served_by(
 async def real_vllm(folder: Path) -> AsyncIterator[EngineKind]:
     """The bundled model on a server of vLLM, started by the Python that REAL_VLLM names."""
     model = model_folder("bundled")
-    trainer = LoraTrainer.open(model, SETTINGS)
-
-    def adapter(number: int) -> Adapter:
-        made = folder / str(number)
-        return (
-            Adapter(made, digest_of_folder(made), version(number))
-            if made.exists()
-            else trainer.export(made, version(number))
-        )
-
+    adapter = trained(model, folder)
     options = ("--enforce-eager", "--dtype", "float32", "--max-model-len", str(CONTEXT + 1))
     remote = RemoteSettings(python=os.environ[REAL_VLLM], options=options)
     engine = await open_engine(EngineSettings(kind=EngineKindName.VLLM, remote=remote), model, rank=SETTINGS.rank)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import aclosing, closing
 from pathlib import Path
 
 import pytest
@@ -33,13 +33,10 @@ def spoil(home: Path, statement: str, *values: str) -> None:
 
 
 async def row_of(home: Path, turn: str) -> TurnRow:
-    store = await Store.open(home)
-    try:
+    async with aclosing(await Store.open(home)) as store:
         row = await store.row(turn)
         assert row is not None
         return row
-    finally:
-        await store.aclose()
 
 
 def put_aside(home: Path) -> list[Path]:

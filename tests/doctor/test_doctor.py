@@ -24,6 +24,7 @@ from openclaw_rl.doctor.install import free_bytes, wanted_bytes
 from openclaw_rl.doctor.learning import Level
 from openclaw_rl.doctor.report import DoctorReport, examine
 from openclaw_rl.errors import StoreError
+from openclaw_rl.evals.server import free_port
 from openclaw_rl.home.folder import Address, address_of, check_key, kept_key, note_address
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.lock import FolderLock
@@ -35,10 +36,7 @@ from openclaw_rl.testing.turns import a_turn
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A folder whose server listens on a port that is free."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    (tmp_path / "config.toml").write_text(f"[serve]\nport = {port}\n", "utf-8")
+    (tmp_path / "config.toml").write_text(f"[serve]\nport = {free_port()}\n", "utf-8")
     return tmp_path
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from openclaw_rl.envs.answers.exact import final_number
 from openclaw_rl.envs.box.sandbox import Boxes
 from openclaw_rl.envs.screen.desktop.desktop import missing_programs
 from openclaw_rl.envs.task import Failure
@@ -191,22 +189,6 @@ def test_rows_that_are_broken_are_named_by_their_line(tmp_path: Path) -> None:
 def test_a_folder_without_tasks_says_what_is_looked_for(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=r"task\.toml or task\.yaml"):
         find_sources(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("so 3 and then #### 1,200", Fraction(1200)),
-        ("The answer is $3.50, not 4.", Fraction(7, 2)),
-        (r"\boxed{7/8} of 9", Fraction(7, 8)),
-        ("it takes 5 days and 12 hours", Fraction(12)),
-        ("-0.50", Fraction(-1, 2)),
-        ("none at all", None),
-        ("1/0", None),
-    ],
-)
-def test_the_number_an_answer_comes_to(text: str, number: Fraction | None) -> None:
-    assert final_number(text) == number
 
 
 def test_a_dockerfile_is_read_with_its_joined_lines_and_here_documents(tmp_path: Path) -> None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
 from flow_parts import Judging, Served
 from forked_trainer import PLACE, trainers_ready
+
+from openclaw_rl.testing.listening import listening
+
+if TYPE_CHECKING:
+    from forgetting_parts import Home
 
 
 @pytest.fixture(autouse=True)
@@ -30,13 +37,9 @@ async def judging() -> AsyncIterator[Judging]:
     judge = Judging()
     app = web.Application()
     app.router.add_post("/v1/chat/completions", judge.answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    judge.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    yield judge
-    await runner.cleanup()
+    async with listening(app) as url:
+        judge.url = f"{url}/v1"
+        yield judge
 
 
 @pytest.fixture
@@ -48,6 +51,24 @@ def running() -> Iterator[list[Served]]:
         if server.process.poll() is None:
             server.process.kill()
             server.process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model whose ids are bytes."""
+    from forgetting_parts import tiny_model
+
+    return tiny_model(tmp_path_factory.mktemp("model") / "bytes")
+
+
+@pytest_asyncio.fixture
+async def home(tmp_path: Path, model: Path) -> AsyncIterator[Home]:
+    """An empty home on that model, in a folder below the test's own."""
+    from forgetting_parts import make_home
+
+    made = await make_home(tmp_path / "a", model)
+    yield made
+    await made.store.aclose()
 
 
 @pytest.fixture(scope="session")

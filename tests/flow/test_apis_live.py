@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+from contextlib import aclosing
 from pathlib import Path
 
 import aiohttp
@@ -24,11 +25,8 @@ PATIENCE = 300  # looks
 
 
 async def _turns(home: Path, names: list[str]) -> list[Turn]:
-    store = await Store.open(home)
-    try:
+    async with aclosing(await Store.open(home)) as store:
         found = [await store.turn(name) for name in names]
-    finally:
-        await store.aclose()
     return [turn for turn in found if turn is not None]
 
 

@@ -64,11 +64,6 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "bytes")
-
-
 def killed_at(point: str, home: Path, model: Path) -> None:
     """Forgets in another process, and kills it where it says or logs this."""
     command = [sys.executable, "-c", CHILD, str(home), str(model), point]
@@ -97,8 +92,9 @@ async def remade(home: Home, model: Path) -> Certificate:
     return certificate
 
 
-async def test_the_weights_are_those_of_an_installation_that_never_saw_it(tmp_path: Path, model: Path) -> None:
-    home = await make_home(tmp_path / "a", model)
+async def test_the_weights_are_those_of_an_installation_that_never_saw_it(
+    home: Home, tmp_path: Path, model: Path
+) -> None:
     saw = await home.digest(await lived(home, with_canary=True))
     never = await never_saw(tmp_path / "b", model)
     assert saw != never
@@ -128,7 +124,6 @@ async def test_the_weights_are_those_of_an_installation_that_never_saw_it(tmp_pa
     row = await home.store.row("b5")
     assert row is not None and row.trained_version == PolicyVersion(SHARED, 5)
     assert files_with(home.folder, CANARY) == []
-    await home.store.aclose()
 
 
 async def test_who_forgets_a_turn_forgets_every_version_that_read_it_again(tmp_path: Path, model: Path) -> None:
@@ -154,8 +149,9 @@ async def test_who_forgets_a_turn_forgets_every_version_that_read_it_again(tmp_p
 
 
 @pytest.mark.parametrize("point", ["begun", "removed the folders", "erased forgetting", "made again"])
-async def test_killed_in_the_middle_it_is_finished_at_the_next_start(tmp_path: Path, model: Path, point: str) -> None:
-    home = await make_home(tmp_path / "a", model)
+async def test_killed_in_the_middle_it_is_finished_at_the_next_start(
+    home: Home, tmp_path: Path, model: Path, point: str
+) -> None:
     await lived(home, with_canary=True)
     await home.store.aclose()
     killed_at(point, home.folder, model)
@@ -169,11 +165,9 @@ async def test_killed_in_the_middle_it_is_finished_at_the_next_start(tmp_path: P
     assert await home.store.forgettings.unfinished() is None
     assert await rebuild(home.store, home.config, model) == []  # and it is done once
     assert len(await home.store.versions()) == 6
-    await home.store.aclose()
 
 
-async def test_a_version_that_consumed_nothing_else_is_left_out(tmp_path: Path, model: Path) -> None:
-    home = await make_home(tmp_path / "a", model)
+async def test_a_version_that_consumed_nothing_else_is_left_out(home: Home, tmp_path: Path, model: Path) -> None:
     await home.say("turn-of-ann", CANARY, user="ann")
     await home.learn()
     await home.say("b1", "one", user="bob")
@@ -189,7 +183,6 @@ async def test_a_version_that_consumed_nothing_else_is_left_out(tmp_path: Path, 
     never = await alone.digest(await alone.learn())
     assert await home.digest(PolicyVersion(SHARED, 3)) == never
     await alone.store.aclose()
-    await home.store.aclose()
 
 
 async def test_own_adapters_that_stand_on_a_version_that_saw_it_are_made_again_on_the_new_one(
@@ -225,9 +218,8 @@ async def test_own_adapters_that_stand_on_a_version_that_saw_it_are_made_again_o
 
 @pytest.mark.parametrize("is_asked", [True, False])
 async def test_records_in_the_folder_are_cleaned_and_those_elsewhere_only_where_that_is_asked_for(
-    tmp_path: Path, model: Path, is_asked: bool
+    home: Home, tmp_path: Path, model: Path, is_asked: bool
 ) -> None:
-    home = await make_home(tmp_path / "a", model)
     await lived(home, with_canary=True)
     await home.store.aclose()
     out, other = home.folder / "records.jsonl", home.folder / "moved.jsonl"
@@ -249,11 +241,9 @@ async def test_records_in_the_folder_are_cleaned_and_those_elsewhere_only_where_
         assert (certificate.records, certificate.records_left) == (1, 1)
         assert certificate.records_elsewhere == (str(left),)
         assert CANARY in left.read_text()
-    await home.store.aclose()
 
 
-async def test_another_model_than_the_one_that_was_trained_is_refused(tmp_path: Path, model: Path) -> None:
-    home = await make_home(tmp_path / "a", model)
+async def test_another_model_than_the_one_that_was_trained_is_refused(home: Home, tmp_path: Path, model: Path) -> None:
     await lived(home, with_canary=True)
     await erased(home, ForgetTarget(user="ann"))
     with pytest.raises(ConfigError, match="was trained on the model bytes, but other was given"):
@@ -261,7 +251,6 @@ async def test_another_model_than_the_one_that_was_trained_is_refused(tmp_path: 
     held = await home.store.forgettings.unfinished()
     assert held is not None and held.phase is Phase.REBUILDING
     assert (await remade(home, model)).finished_at is not None  # nothing is lost by it
-    await home.store.aclose()
 
 
 async def test_nobody_but_the_server_forgets_while_it_runs(tmp_path: Path, model: Path) -> None:
@@ -280,10 +269,7 @@ async def test_nobody_but_the_server_forgets_while_it_runs(tmp_path: Path, model
     assert files_with(home.folder, CANARY) == []
 
 
-async def test_a_folder_that_no_step_was_committed_for_goes_where_it_learned_from_it(
-    tmp_path: Path, model: Path
-) -> None:
-    home = await make_home(tmp_path / "a", model)
+async def test_a_folder_that_no_step_was_committed_for_goes_where_it_learned_from_it(home: Home) -> None:
     await lived(home, with_canary=True)
     versions = home.folder / "versions"
     shutil.copytree(versions / "shared.2", versions / "shared.7")  # as a crash between its renaming and the commit
@@ -293,4 +279,3 @@ async def test_a_folder_that_no_step_was_committed_for_goes_where_it_learned_fro
         (versions / name / "manifest.json").write_text(json.dumps(manifest | {"version": f"shared.{number}"}))
     await erased(home, ForgetTarget(user="ann"))
     assert sorted(path.name for path in versions.iterdir()) == ["shared.1", "shared.8"]
-    await home.store.aclose()

@@ -24,6 +24,7 @@ from openclaw_rl.core.message import Json
 from openclaw_rl.telemetry.hub import NEEDS, note_evaluation
 from openclaw_rl.telemetry.settings import MetricsSettings, SinkKind
 from openclaw_rl.telemetry.spans import span_id, trace_id
+from openclaw_rl.testing.listening import listening
 
 MODULES = [module for needs in NEEDS.values() for module in needs]
 # the libraries' own warnings are none of ours
@@ -83,12 +84,9 @@ async def collector() -> AsyncIterator[Collector]:
         pytest.skip(f"not installed: {', '.join(missing)}; run `make test-metrics`")
     collector, app = Collector(), web.Application()
     app.router.add_post("/v1/traces", collector.take)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    collector.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1/traces"
-    yield collector
-    await runner.cleanup()
+    async with listening(app) as url:
+        collector.url = f"{url}/v1/traces"
+        yield collector
 
 
 async def call(server: Served, path: str, body: dict[str, Json]) -> str:

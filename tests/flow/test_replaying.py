@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from forgetting_parts import CANARY, Home, lived, make_home, rehearsing, tiny_model
+from forgetting_parts import CANARY, Home, lived, make_home, rehearsing
 
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
@@ -29,11 +29,6 @@ BYTES = "bytes"
 pytestmark = pytest.mark.usefixtures("forked_trainers")
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / BYTES)
-
-
 async def scored(home: Home, turn: str) -> None:
     """Praise without a hint, ready to be trained on."""
     await home.store.pair(NextState(turn, (message(Role.USER, "thanks"),), NextStateSource.USER))
@@ -51,8 +46,7 @@ async def replayed(home: Home, model: Path | str, **asked: object) -> ReplayRepo
     return report
 
 
-async def test_the_same_steps_give_the_same_bits(tmp_path: Path, model: Path) -> None:
-    home = await make_home(tmp_path / "a", model)
+async def test_the_same_steps_give_the_same_bits(home: Home, tmp_path: Path, model: Path) -> None:
     await lived(home, with_canary=True)
     report = await replayed(home, model, out=tmp_path / "out")
     assert [(step.version, step.samples, step.missing, step.is_equal) for step in report.steps] == [
@@ -66,11 +60,9 @@ async def test_the_same_steps_give_the_same_bits(tmp_path: Path, model: Path) ->
     assert not list(home.folder.glob("replay.tmp*"))
     first = await replayed(home, model, version=PolicyVersion(SHARED, 1))
     assert [step.version for step in first.steps] == ["shared.1"]
-    await home.store.aclose()
 
 
-async def test_what_a_step_read_again_is_read_again_in_its_replay(tmp_path: Path, model: Path) -> None:
-    home = await make_home(tmp_path / "a", model)
+async def test_what_a_step_read_again_is_read_again_in_its_replay(home: Home, model: Path) -> None:
     last = await home.store.version(await rehearsing(home))
     assert last is not None and last.turns == ("b4",) and set(last.rehearsed) == {"turn-of-ann", "b2"}
     report = await replayed(home, model)
@@ -83,11 +75,9 @@ async def test_what_a_step_read_again_is_read_again_in_its_replay(tmp_path: Path
     four = await home.store.version(PolicyVersion(SHARED, 4))
     assert whole.made == "shared.4" and four is not None
     assert sorted(four.read) == ["b1", "b2", "b3", "b4", "turn-of-ann"]  # each once
-    await home.store.aclose()
 
 
-async def test_a_sample_that_is_not_what_was_learned_from_shows(tmp_path: Path, model: Path) -> None:
-    home = await make_home(tmp_path / "a", model)
+async def test_a_sample_that_is_not_what_was_learned_from_shows(home: Home, model: Path) -> None:
     await lived(home, with_canary=False)
     with sqlite3.connect(home.folder / "store.db") as sql:
         mask = codec.unpack(sql.execute("SELECT mask FROM samples WHERE turn = 'b3'").fetchone()[0])
@@ -96,7 +86,6 @@ async def test_a_sample_that_is_not_what_was_learned_from_shows(tmp_path: Path, 
     report = await replayed(home, model)
     assert [step.is_equal for step in report.steps] == [True, False, False]
     assert report.digest_equal is False
-    await home.store.aclose()
 
 
 async def test_own_versions_are_replayed_with_the_shared_ones_they_stand_on(tmp_path: Path, model: Path) -> None:
@@ -117,8 +106,9 @@ async def test_own_versions_are_replayed_with_the_shared_ones_they_stand_on(tmp_
     await home.store.aclose()
 
 
-async def test_another_method_and_rank_make_a_version_that_can_be_forgotten_from(tmp_path: Path, model: Path) -> None:
-    home = await make_home(tmp_path / "a", model)
+async def test_another_method_and_rank_make_a_version_that_can_be_forgotten_from(
+    home: Home, tmp_path: Path, model: Path
+) -> None:
     await lived(home, with_canary=True)
     change = ReplayChanges(Method.COMBINE, 8)
     report = await replayed(home, model, change=change, as_version=True)
@@ -146,11 +136,9 @@ async def test_another_method_and_rank_make_a_version_that_can_be_forgotten_from
     assert last.digest == await never.digest(PolicyVersion(SHARED, 4))
     assert other.made == "shared.4"
     await never.store.aclose()
-    await home.store.aclose()
 
 
-async def test_another_model_takes_over_words_and_hints_and_leaves_scores(tmp_path: Path, model: Path) -> None:
-    home = await make_home(tmp_path / "a", model)
+async def test_another_model_takes_over_words_and_hints_and_leaves_scores(home: Home, tmp_path: Path) -> None:
     await home.say("b1", "What is 3 + 4?", user="bob")
     await home.store.add_turn(turn := a_turn("b2", session="k:b2", user="bob"), chain="b2")
     await scored(home, turn.id)
@@ -167,7 +155,6 @@ async def test_another_model_takes_over_words_and_hints_and_leaves_scores(tmp_pa
     row = await store.version(PolicyVersion(SHARED, 1))
     assert row is not None and (row.turns, row.status) == (("b1",), VersionStatus.CANDIDATE)
     await store.aclose()
-    await home.store.aclose()
 
 
 async def test_what_cannot_be_replayed_is_said(tmp_path: Path, model: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from forgetting_parts import CANARY, Home, make_home, tiny_model
+from forgetting_parts import CANARY, Home, make_home
 from test_forgetting import files_with, killed_at
 from typer.testing import CliRunner
 
@@ -35,11 +35,6 @@ from openclaw_rl.testing.engine import ScriptedEngine
 
 pytestmark = pytest.mark.usefixtures("forked_trainers")
 ONE, TWO, THREE = (PolicyVersion(SHARED, number) for number in (1, 2, 3))
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "bytes")
 
 
 async def taught(home: Home, *, canary_at: int = 0, without: tuple[int, ...] = (), steps: int = 5) -> PolicyVersion:
@@ -99,8 +94,7 @@ def faults(home: Home) -> list[str]:
     return found
 
 
-async def test_weights_are_made_again_and_can_be_gone_back_to(tmp_path: Path, model: Path) -> None:
-    home = await make_home(tmp_path / "a", model)
+async def test_weights_are_made_again_and_can_be_gone_back_to(home: Home, model: Path) -> None:
     await taught(home, steps=4)
     assert await pruned(home) == ["shared.1", "shared.2", "shared.3"]
     with pytest.raises(AdapterError):  # a version without weights is never taken for fresh ones
@@ -135,7 +129,6 @@ async def test_weights_are_made_again_and_can_be_gone_back_to(tmp_path: Path, mo
     for version in (TWO, THREE):  # made long ago
         os.utime(version_folder(home.folder, version) / "manifest.json", (1.0, 1.0))
     assert await pruned(home) == ["shared.4"]  # what was put back stays for some time
-    await home.store.aclose()
 
 
 async def test_what_cannot_be_made_again_is_said_and_changes_nothing(tmp_path: Path, model: Path) -> None:
@@ -229,9 +222,8 @@ async def test_what_cannot_be_made_again_is_rebuilt_too(tmp_path: Path, model: P
 
 
 async def test_killed_when_the_weights_were_back_but_not_noted_it_is_finished_at_the_next_start(
-    tmp_path: Path, model: Path
+    home: Home, model: Path
 ) -> None:
-    home = await make_home(tmp_path / "a", model)
     await taught(home, canary_at=4)
     await pruned(home)
     await home.store.aclose()
@@ -243,7 +235,6 @@ async def test_killed_when_the_weights_were_back_but_not_noted_it_is_finished_at
     assert [item.version for item in certificate.rebuilt] == ["shared.6", "shared.7"]
     assert await home.store.current(SHARED) == THREE
     assert not (home.folder / "rebuilding.tmp").exists()
-    await home.store.aclose()
 
 
 async def test_own_versions_are_rebuilt_on_what_was_pruned(tmp_path: Path, model: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import aclosing
 from pathlib import Path
 from typing import Literal
 
@@ -169,11 +170,8 @@ async def test_every_api_holds_answers_to_what_its_clients_ask_for(tmp_path: Pat
                 model="default", messages=ASKED, extra_body={"guided_json": {"not": {"type": "null"}}}
             )
     assert server.end() == 0
-    store = await Store.open(tmp_path / "home")
-    try:
+    async with aclosing(await Store.open(tmp_path / "home")) as store:
         turns = [await store.turn(name) for name in names]
-    finally:
-        await store.aclose()
     for turn in turns:
         assert turn is not None
         completion = turn.completion

@@ -12,6 +12,7 @@ from aiohttp import web
 from openclaw_rl.core.message import Json, Role, message
 from openclaw_rl.errors import JudgeError
 from openclaw_rl.judge.partners import EndpointChat
+from openclaw_rl.testing.listening import listening
 
 ASK = [message(Role.USER, "How was it?")]
 GOOD: dict[str, Json] = {"choices": [{"message": {"role": "assistant", "content": "\\boxed{1}"}}]}
@@ -41,16 +42,9 @@ async def serving(*answers: Answer) -> AsyncIterator[Endpoint]:
     endpoint = Endpoint(list(answers))
     app = web.Application()
     app.router.add_post("/v1/chat/completions", endpoint.handle)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        host, port = runner.addresses[0][:2]
-        endpoint.url = f"http://{host}:{port}/v1"
+    async with listening(app) as url:
+        endpoint.url = f"{url}/v1"
         yield endpoint
-    finally:
-        await runner.cleanup()
 
 
 @dataclass

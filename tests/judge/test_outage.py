@@ -19,6 +19,7 @@ from openclaw_rl.judge.partners import EndpointChat
 from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.judge.stage import JudgeStage
 from openclaw_rl.store.db import Store
+from openclaw_rl.testing.listening import listening
 
 NAMES = [f"t{number}" for number in range(12)]
 HOUR_S = 3600.0
@@ -66,19 +67,16 @@ class Time:
 
 
 @asynccontextmanager
-async def listening(way: str) -> AsyncIterator[Endpoint]:
+async def failing(way: str) -> AsyncIterator[Endpoint]:
     endpoint = Endpoint(way)
     app = web.Application()
     app.router.add_post("/v1/chat/completions", endpoint.answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    endpoint.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    try:
-        yield endpoint
-    finally:
-        endpoint.ended.set()
-        await runner.cleanup()
+    async with listening(app) as url:
+        endpoint.url = f"{url}/v1"
+        try:
+            yield endpoint
+        finally:
+            endpoint.ended.set()
 
 
 async def until(task: asyncio.Task[None], time: Time, *, s: float) -> None:
@@ -95,7 +93,7 @@ async def test_an_hour_without_a_judge_loses_no_turn_and_costs_few_calls(tmp_pat
         await store.add_turn(turn(name, at_s=float(number)), chain=name)
         await store.pair(said("no, shorter please", name))
     settings = JudgeSettings(votes=1, at_once=1, retries=0, timeout_s=5.0)
-    async with listening(way) as endpoint:
+    async with failing(way) as endpoint:
         chat = EndpointChat(endpoint.url, "judge", timeout_s=0.05, retries=0, clock=time, pause=time.pause)
         async with chat:
             judge = LlmJudge(chat, settings, clock=time, pause=time.pause)

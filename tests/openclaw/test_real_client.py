@@ -22,7 +22,7 @@ from openclaw_install import NODE, OPENCLAW, PLUGIN, Tools, installed, packed, r
 from openclaw_story import FILES, PROBLEM, Story, texts_of
 
 from openclaw_rl.core.message import Json
-from openclaw_rl.evals.server import Server, serving
+from openclaw_rl.evals.server import Server, free_port, serving
 
 ROOT = Path(__file__).parents[2]
 SCRATCH = ROOT / "build" / "openclaw"
@@ -60,7 +60,7 @@ def test_the_plugin_s_own_tests_pass_on_the_node_that_openclaw_needs(tools: Tool
 
 async def test_the_plugin_s_package_is_taken(tools: Tools, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    _configured(home, gateways.base_config(gateways.free_port(), tmp_path))
+    _configured(home, gateways.base_config(free_port(), tmp_path))
     package = packed(PLUGIN, tmp_path)
     await gateways.run(tools, home, "plugins", "install", str(package), "--force", "--accept-capabilities")
     told = json.loads(await gateways.run(tools, home, "plugins", "inspect", "openclaw-rl", "--runtime", "--json"))
@@ -93,7 +93,7 @@ async def test_a_conversation_teaches_without_and_with_the_plugin(tools: Tools, 
 async def _phase(tools: Tools, folder: Path, *, has_plugin: bool) -> dict[str, Json]:
     server_home, home, workspace = _folders(folder)
     (server_home / "config.toml").write_text(SETTINGS, "utf-8")
-    port = gateways.free_port()
+    port = free_port()
     path = _configured(home, gateways.base_config(port, workspace))
     async with serving(server_home, model="bundled", environment={"OMP_NUM_THREADS": "1"}) as server:
         await _connect(tools, server, path, *(["--extension"] if has_plugin else []))

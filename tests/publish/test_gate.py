@@ -82,23 +82,22 @@ async def report(flow: Flow) -> GateReport:
     return await flow.stage.gate.check(row, parent=version(0))
 
 
-async def test_a_version_near_the_base_that_speaks_well_passes(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
-        await flow.talk(turn("a"), turn("b"), turn("side", kind=TurnKind.SIDE))
-        found = await report(flow)
-        assert (found.passed, found.why) == (True, "passed the gate")
-        assert found.metrics == {
-            "gate_turns": 2.0,
-            "gate_kl": 0.0,
-            "gate_faults": 0.0,
-            "gate_length": 12.0,
-            "gate_repetition": 0.0,
-            "gate_departs": 0.0,
-            "gate_departs_of": 2.0,
-            "gate_departs_unasked": 0.0,
-            "gate_departs_unasked_of": 4.0,
-            "gate_length_told": 12.0,
-        }
+async def test_a_version_near_the_base_that_speaks_well_passes(flow: Flow) -> None:
+    await flow.talk(turn("a"), turn("b"), turn("side", kind=TurnKind.SIDE))
+    found = await report(flow)
+    assert (found.passed, found.why) == (True, "passed the gate")
+    assert found.metrics == {
+        "gate_turns": 2.0,
+        "gate_kl": 0.0,
+        "gate_faults": 0.0,
+        "gate_length": 12.0,
+        "gate_repetition": 0.0,
+        "gate_departs": 0.0,
+        "gate_departs_of": 2.0,
+        "gate_departs_unasked": 0.0,
+        "gate_departs_unasked_of": 4.0,
+        "gate_length_told": 12.0,
+    }
 
 
 async def test_a_version_is_tried_without_the_hints_that_others_were_served_with(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.publish.stage import ON_ITS_WAY
 from openclaw_rl.publish.swap import HANDED_S, ServedVersions, rollback
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.testing.clock import Clock
 
 USERS = ("ann", "bob", "cid")
 
@@ -25,19 +26,11 @@ def own(user: str, number: int = 1) -> PolicyVersion:
 
 
 @dataclass
-class Time:
-    now_s: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-@dataclass
 class Owners:
     """The stage's parts with users who have versions of their own; the engine has room for three."""
 
     flow: Flow
-    time: Time = field(default_factory=Time)
+    time: Clock = field(default_factory=lambda: Clock(0.0))
 
     def __post_init__(self) -> None:
         self.flow.served.room = 3
@@ -59,11 +52,11 @@ class Owners:
     async def publish(self, user: str, number: int = 1) -> None:
         await self.candidate(user, number)
         assert await self.flow.stage.once()
-        self.time.now_s += HANDED_S
+        self.time.advance(HANDED_S)
 
     async def ask(self, user: str, *, after_s: float = HANDED_S) -> PolicyVersion | None:
         found = await self.served.own(f"user-{user}")
-        self.time.now_s += after_s
+        self.time.advance(after_s)
         return found
 
 
@@ -117,7 +110,7 @@ async def test_a_candidate_that_finds_no_place_waits_and_is_not_refused(owners: 
     assert "versions that the engine may load are in use" in owners.flow.stage.status.notice
     row = await owners.flow.store.version(own("ann", 2))
     assert row is not None and row.status is VersionStatus.CANDIDATE
-    owners.time.now_s += HANDED_S
+    owners.time.advance(HANDED_S)
     owners.flow.now_s += 1000.0
     assert await owners.flow.stage.once()
     assert await owners.ask("ann") == own("ann", 2)

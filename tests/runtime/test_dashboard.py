@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 
 from aiohttp import web
@@ -34,8 +35,7 @@ def names(registry: CollectorRegistry) -> Iterator[str]:
 
 async def shown(home: Path) -> set[str]:
     """What a server with a step behind it shows at /metrics."""
-    store = await Store.open(home)
-    try:
+    async with aclosing(await Store.open(home)) as store:
         registry, parts = Metrics().registry, _installation(home, store)
         LoopWatch(registry)
         registry.register(LearningGauges(parts))
@@ -44,8 +44,6 @@ async def shown(home: Path) -> set[str]:
         registry.register(GuardGauges(meter_of(ServeSettings()), {}))
         of_step = LossSums(advantage_tokens=1, gap_tokens=1, tokens=1).metrics()
         return {*names(registry), *(f"{PREFIX}_{name}" for name in of_step)}
-    finally:
-        await store.aclose()
 
 
 async def test_every_query_of_the_dashboard_names_a_metric_that_there_is(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,8 +53,7 @@ async def _served(parts: Installation, name: str) -> Turn:
 
 
 async def test_what_is_held_and_queued_is_told_and_stays_within_its_bounds(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
-    try:
+    async with aclosing(await Store.open(tmp_path)) as store:
         parts = _installation(tmp_path, store)
         registry = CollectorRegistry()
         registry.register(LearningGauges(parts))
@@ -78,18 +78,13 @@ async def test_what_is_held_and_queued_is_told_and_stays_within_its_bounds(tmp_p
         assert kept is not None
         assert kept >= len(long)
         assert told("render_form_chars_held") == 0
-    finally:
-        await store.aclose()
 
 
 async def test_reads_that_wait_are_counted(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
-    try:
+    async with aclosing(await Store.open(tmp_path)) as store:
         reading = store.counts()
         task = asyncio.ensure_future(reading)
         await asyncio.sleep(0)
         assert store.waiting["store_reads_waiting"] == 1
         await task
         assert store.waiting["store_reads_waiting"] == 0
-    finally:
-        await store.aclose()

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from openclaw_rl.runtime.activity import Activity
+from openclaw_rl.testing.listening import listening
 
 
 @dataclass
@@ -45,14 +46,8 @@ async def _answering() -> AsyncIterator[Answering]:
     app.router.add_post("/answer", made.handle)
     app.router.add_get("/healthz", made.handle)
     app.router.add_get("/health", made.handle)
-    runner = web.AppRunner(app, handler_cancellation=True, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with listening(web.AppRunner(app, handler_cancellation=True, access_log=None)) as made.url:
         yield made
-    finally:
-        await runner.cleanup()
 
 
 async def test_a_stream_is_finished_and_whoever_comes_meanwhile_is_told_to_come_again() -> None:

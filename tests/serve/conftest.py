@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
+from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from serve_doubles import Serving, a_renderer, serving
 
@@ -34,4 +36,17 @@ async def server(renderer: ChatRenderer, store: Store) -> AsyncIterator[Serving]
 @pytest.fixture
 async def client(server: Serving) -> AsyncIterator[AsyncOpenAI]:
     async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="secret", max_retries=0) as made:
+        yield made
+
+
+@pytest.fixture
+async def claude(server: Serving) -> AsyncIterator[AsyncAnthropic]:
+    async with AsyncAnthropic(base_url=server.url, api_key="secret", max_retries=0) as made:
+        yield made
+
+
+@pytest.fixture
+async def http(server: Serving) -> AsyncIterator[aiohttp.ClientSession]:
+    """A program with the owner's key."""
+    async with aiohttp.ClientSession(server.url, headers={"Authorization": "Bearer secret"}) as made:
         yield made

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 
 from aiohttp import web
+from openai.types.responses import FunctionToolParam
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from openclaw_rl.core.completion import Finish
@@ -26,10 +27,23 @@ from openclaw_rl.serve.parts import Control, ServeParts
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.engine import Says, ScriptedEngine
+from openclaw_rl.testing.listening import listening
 
 VERSION = PolicyVersion("shared", 3)
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MARKS = ["<think>", "</think>", "<tool_call>", "</tool_call>"]
+THINKS_AND_CALLS = (
+    "<think>\nfirst the file\n</think>\n\nI read it.\n"
+    '<tool_call>\n{"name": "read", "arguments": {"path": "a ü"}}\n</tool_call>\n'
+    '<tool_call>\n{"name": "read", "arguments": {"path": "b"}}\n</tool_call>'
+)
+READ: FunctionToolParam = {
+    "type": "function",
+    "name": "read",
+    "description": "Reads.",
+    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+    "strict": True,
+}
 
 
 def a_renderer() -> ChatRenderer:
@@ -145,13 +159,6 @@ async def serving(
             settings=settings or ServeSettings(),
         )
     )
-    runner = runner_of(build_app(parts, page))
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        port = runner.addresses[0][1]
-        made.append(Serving(f"http://127.0.0.1:{port}", parts, engine, book, answers=answers, given=given))
+    async with listening(runner_of(build_app(parts, page))) as url:
+        made.append(Serving(url, parts, engine, book, answers=answers, given=given))
         yield made[0]
-    finally:
-        await runner.cleanup()

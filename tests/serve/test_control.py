@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import aiohttp
 import pytest
 from serve_doubles import VERSION, Serving, serving
@@ -19,12 +17,6 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 
 KEY = {"Authorization": "Bearer secret"}
-
-
-@pytest.fixture
-async def http(server: Serving) -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(server.url, headers=KEY) as session:
-        yield session
 
 
 async def _talk(server: Serving, http: aiohttp.ClientSession, session: str = "s") -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import jiter
 import pytest
 from anthropic import AsyncAnthropic
@@ -16,12 +14,6 @@ SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 HEAD = 'I write.\n<tool_call>\n{"name": "write", "arguments": '
 WHOLE = '{"path": "a\\"} ü", "lines": [1, -2.5e3, {"x": [true, null, "}, ["]}], "n": 12, "last": false}'
 CUTS = (1, 3, 9, 15, 16, 21, 31, 37, 47, 60, 70, 86, len(WHOLE))
-
-
-@pytest.fixture
-async def claude(server: Serving) -> AsyncIterator[AsyncAnthropic]:
-    async with AsyncAnthropic(base_url=server.url, api_key="secret", max_retries=0) as made:
-        yield made
 
 
 def test_what_of_an_input_is_whole_is_what_clients_make_of_its_fragments() -> None:

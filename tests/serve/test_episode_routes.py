@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import aiohttp
@@ -17,12 +16,6 @@ from openclaw_rl.testing.turns import a_turn
 
 KEY = {"Authorization": "Bearer secret"}
 PATH = "/v1/rl/episodes"
-
-
-@pytest.fixture
-async def http(server: Serving) -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(server.url, headers=KEY) as session:
-        yield session
 
 
 async def ask(http: aiohttp.ClientSession, method: str, path: str, body: Json = None) -> tuple[int, dict[str, Json]]:

@@ -60,12 +60,6 @@ async def server(renderer: ChatRenderer, store: Store, forgets: Forgets) -> Asyn
         yield made
 
 
-@pytest.fixture
-async def http(server: Serving) -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(server.url, headers=KEY) as session:
-        yield session
-
-
 async def posted(http: aiohttp.ClientSession, body: Json) -> tuple[int, dict[str, Json]]:
     async with http.post("/v1/rl/forget", json=body) as answer:
         return answer.status, await answer.json()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,17 +41,16 @@ async def _grammars(
             raise RequestError("the library does not take it", code="unsupported_format")
         checked.append(grammar)
 
-    store = await Store.open(folder)
-    try:
-        async with serving(renderer, store, change=lambda parts: replace(parts, check_grammar=check)) as server:
-            server.says("x")
-            async with (
-                aiohttp.ClientSession(headers=KEY) as http,
-                http.post(f"{server.url}/v1/{path}", json={**PATHS[path], **body}) as answer,
-            ):
-                return answer.status, await answer.json(), checked, server
-    finally:
-        await store.aclose()
+    async with (
+        aclosing(await Store.open(folder)) as store,
+        serving(renderer, store, change=lambda parts: replace(parts, check_grammar=check)) as server,
+    ):
+        server.says("x")
+        async with (
+            aiohttp.ClientSession(headers=KEY) as http,
+            http.post(f"{server.url}/v1/{path}", json={**PATHS[path], **body}) as answer,
+        ):
+            return answer.status, await answer.json(), checked, server
 
 
 @pytest.mark.parametrize("path", PATHS)

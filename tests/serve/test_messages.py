@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import anthropic
 import pytest
 from anthropic import AsyncAnthropic
 from anthropic.types import MessageParam, ToolParam
-from serve_doubles import VERSION, Serving
+from serve_doubles import THINKS_AND_CALLS, VERSION, Serving
 
 from openclaw_rl.core.message import Role
 from openclaw_rl.errors import EngineError
 
 HELLO: list[MessageParam] = [{"role": "user", "content": "hello"}]
 READ: list[ToolParam] = [{"name": "read", "description": "Reads.", "input_schema": {"type": "object"}}]
-THINKS_AND_CALLS = (
-    "<think>\nfirst the file\n</think>\n\nI read it.\n"
-    '<tool_call>\n{"name": "read", "arguments": {"path": "a ü"}}\n</tool_call>\n'
-    '<tool_call>\n{"name": "read", "arguments": {"path": "b"}}\n</tool_call>'
-)
-
-
-@pytest.fixture
-async def claude(server: Serving) -> AsyncIterator[AsyncAnthropic]:
-    async with AsyncAnthropic(base_url=server.url, api_key="secret", max_retries=0) as made:
-        yield made
 
 
 async def test_an_answer_comes_whole_with_its_turn_version_and_usage(server: Serving, claude: AsyncAnthropic) -> None:

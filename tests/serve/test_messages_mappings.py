@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 
 import aiohttp
 import anthropic
@@ -20,12 +19,6 @@ HELLO: list[MessageParam] = [{"role": "user", "content": "hello"}]
 READ: list[ToolParam] = [{"name": "read", "description": "Reads.", "input_schema": {"type": "object"}}]
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a ü", "lines": [1, 2]}}\n</tool_call>'
 KEY = {"x-api-key": "secret"}
-
-
-@pytest.fixture
-async def claude(server: Serving) -> AsyncIterator[AsyncAnthropic]:
-    async with AsyncAnthropic(base_url=server.url, api_key="secret", max_retries=0) as made:
-        yield made
 
 
 async def _post(server: Serving, body: dict[str, object]) -> tuple[int, dict[str, object]]:

@@ -7,27 +7,14 @@ from collections.abc import Mapping
 
 import pytest
 from openai import AsyncOpenAI, NotFoundError
-from openai.types.responses import FunctionToolParam, Response, ResponseInputParam
-from serve_doubles import VERSION, Serving, serving
+from openai.types.responses import Response, ResponseInputParam
+from serve_doubles import READ, THINKS_AND_CALLS, VERSION, Serving, serving
 
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.message import Role
 from openclaw_rl.errors import EngineError
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.store.db import Store
-
-READ: FunctionToolParam = {
-    "type": "function",
-    "name": "read",
-    "description": "Reads.",
-    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
-    "strict": True,
-}
-THINKS_AND_CALLS = (
-    "<think>\nfirst the file\n</think>\n\nI read it.\n"
-    '<tool_call>\n{"name": "read", "arguments": {"path": "a ü"}}\n</tool_call>\n'
-    '<tool_call>\n{"name": "read", "arguments": {"path": "b"}}\n</tool_call>'
-)
 
 
 def _names(answer: Response) -> list[str | None]:

@@ -5,21 +5,8 @@ from __future__ import annotations
 import aiohttp
 import pytest
 from openai import AsyncOpenAI
-from openai.types.responses import FunctionToolParam, Response
-from serve_doubles import Serving
-
-READ: FunctionToolParam = {
-    "type": "function",
-    "name": "read",
-    "description": "Reads.",
-    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
-    "strict": True,
-}
-THINKS_AND_CALLS = (
-    "<think>\nfirst the file\n</think>\n\nI read it.\n"
-    '<tool_call>\n{"name": "read", "arguments": {"path": "a ü"}}\n</tool_call>\n'
-    '<tool_call>\n{"name": "read", "arguments": {"path": "b"}}\n</tool_call>'
-)
+from openai.types.responses import Response
+from serve_doubles import READ, THINKS_AND_CALLS, Serving
 
 
 async def test_what_a_response_was_given_is_listed_page_by_page(server: Serving, client: AsyncOpenAI) -> None:

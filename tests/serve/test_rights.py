@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -17,26 +17,17 @@ from openclaw_rl.serve.door.limits import Meter
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.serve.settings import ServeSettings
 from openclaw_rl.store.db import Store
+from openclaw_rl.testing.clock import Clock
 
 CHAT = {"messages": [{"role": "user", "content": "hello"}]}
 BOB = KnownKey("bob", key_digest("bobs"), frozenset({Right.CHAT}))
 
 
-@dataclass
-class Hands:
-    """A clock turned by hand."""
-
-    now_s: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @pytest.fixture
 async def guarded(
     renderer: ChatRenderer, store: Store
-) -> AsyncIterator[tuple[Serving, list[KnownKey], list[str], Hands]]:
-    others, used, clock = [BOB], list[str](), Hands()
+) -> AsyncIterator[tuple[Serving, list[KnownKey], list[str], Clock]]:
+    others, used, clock = [BOB], list[str](), Clock(0.0)
 
     def change(parts: ServeParts) -> ServeParts:
         keys = Keys({"alice": "secret"}, lambda: others, used.append)
@@ -55,7 +46,7 @@ def test_every_route_but_those_that_anybody_may_ask_needs_the_right_it_is_for() 
 
 
 async def test_a_key_is_answered_only_where_it_has_the_right(
-    guarded: tuple[Serving, list[KnownKey], list[str], Hands],
+    guarded: tuple[Serving, list[KnownKey], list[str], Clock],
 ) -> None:
     server, others, used, _ = guarded
     async with aiohttp.ClientSession(server.url, headers={"x-api-key": "bobs"}) as http:
@@ -76,7 +67,7 @@ async def test_a_key_is_answered_only_where_it_has_the_right(
 
 
 async def test_a_refusal_has_the_shape_of_the_api_that_was_asked(
-    guarded: tuple[Serving, list[KnownKey], list[str], Hands],
+    guarded: tuple[Serving, list[KnownKey], list[str], Clock],
 ) -> None:
     server, others, _, _ = guarded
     others[0] = replace(BOB, rights=frozenset({Right.FEEDBACK}))
@@ -87,7 +78,7 @@ async def test_a_refusal_has_the_shape_of_the_api_that_was_asked(
 
 
 async def test_too_many_requests_are_told_when_to_come_again(
-    guarded: tuple[Serving, list[KnownKey], list[str], Hands],
+    guarded: tuple[Serving, list[KnownKey], list[str], Clock],
 ) -> None:
     # 2 a minute: the third at once waits the 30 s in which one comes back, and is answered then
     server, others, _, clock = guarded
@@ -99,10 +90,10 @@ async def test_too_many_requests_are_told_when_to_come_again(
             async with http.post("/v1/chat/completions", json=CHAT) as answer:
                 assert answer.status == status
         assert answer.headers["Retry-After"] == "30"
-        clock.now_s = 29.9
+        clock.advance(29.9)
         async with http.post("/v1/chat/completions", json=CHAT) as answer:
             assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
-        clock.now_s = 30.0
+        clock.advance(0.1)
         async with http.post("/v1/chat/completions", json=CHAT) as answer:
             assert answer.status == 200
     async with (
@@ -113,7 +104,7 @@ async def test_too_many_requests_are_told_when_to_come_again(
 
 
 async def test_a_flood_of_feedback_is_stopped_and_chat_goes_on(
-    guarded: tuple[Serving, list[KnownKey], list[str], Hands],
+    guarded: tuple[Serving, list[KnownKey], list[str], Clock],
 ) -> None:
     server, _, _, _ = guarded
     async with aiohttp.ClientSession(server.url, headers={"x-api-key": "secret"}) as http:
@@ -130,7 +121,7 @@ async def test_a_flood_of_feedback_is_stopped_and_chat_goes_on(
 
 def test_tokens_are_owed_when_an_answer_took_more_than_there_were() -> None:
     # 60 a minute; 90 spent leave -30: answered again once more than 0 are there, 31 s at 1 a second
-    clock = Hands()
+    clock = Clock(0.0)
     meter = Meter(Limits(tokens_a_minute=60), clock=clock)
     caller = Keys({}).caller({})
     meter.request(caller)
@@ -138,13 +129,13 @@ def test_tokens_are_owed_when_an_answer_took_more_than_there_were() -> None:
     with pytest.raises(Exception, match="tokens a minute") as problem:
         meter.request(caller)
     assert problem.value.retry_s == 31  # type: ignore[attr-defined]
-    clock.now_s = 31.0
+    clock.advance(31.0)
     meter.request(caller)
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
 async def test_a_key_with_a_smaller_limit_is_told_that_its_request_is_too_large(
-    guarded: tuple[Serving, list[KnownKey], list[str], Hands], is_chunked: bool
+    guarded: tuple[Serving, list[KnownKey], list[str], Clock], is_chunked: bool
 ) -> None:
     server, others, _, _ = guarded
     others[0] = replace(BOB, limits=Limits(max_body_bytes=100))

@@ -24,6 +24,7 @@ from openclaw_rl.errors import TrainerError
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.store.db import Store
+from openclaw_rl.testing.clock import Clock
 from openclaw_rl.trainers.external.trainer import ExternalTrainer
 from openclaw_rl.trainers.settings import TrainerSettings
 
@@ -37,23 +38,13 @@ SAMPLE = Sample(
 
 
 @dataclass
-class Hand:
-    """A clock turned by hand."""
-
-    now_s: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-@dataclass
 class Feed:
     """A client of the feed, the trainer behind it, and the step under way."""
 
     http: aiohttp.ClientSession
     trainer: ExternalTrainer
     folder: Path
-    clock: Hand
+    clock: Clock
     steps: list[asyncio.Task[StepReport]] = field(default_factory=list)
 
     def begin(self, *, resume: Path | None = None) -> asyncio.Task[StepReport]:
@@ -105,7 +96,7 @@ async def feed(renderer: ChatRenderer, store: Store, tmp_path: Path) -> AsyncIte
 
 @asynccontextmanager
 async def feeding(renderer: ChatRenderer, store: Store, folder: Path) -> AsyncIterator[Feed]:
-    model, clock = folder / "model", Hand()
+    model, clock = folder / "model", Clock(0.0)
     model.mkdir(exist_ok=True)
     save_file({f"{LAYER}.weight": np.zeros((6, 4), np.float32)}, model / "model.safetensors")
     trainer = ExternalTrainer(model, SETTINGS, clock)
@@ -155,11 +146,11 @@ async def test_a_client_that_dies_in_the_middle_leaves_the_batch_to_the_next(fee
     other = adapter(feed.folder / "other", fill=0.25)
     first = await feed.lease()
     await feed.send(first, other)
-    feed.clock.now_s += 60
+    feed.clock.advance(60)
     assert (await feed.call(f"/{first}/extend"))[1]["left_s"] == 100.0
-    feed.clock.now_s += 60
+    feed.clock.advance(60)
     assert (await feed.call(""))[0] == 204  # 120 s after the lease: it was extended
-    feed.clock.now_s += 41
+    feed.clock.advance(41)
     second = await feed.lease()
     assert second != first
     status, body = await feed.done(first, digest_of_folder(other))
@@ -177,7 +168,7 @@ async def test_an_ended_lease_that_nobody_took_over_is_late_too(feed: Feed) -> N
     step, made = feed.begin(), adapter(feed.folder / "made")
     lease = await feed.lease()
     digest = await feed.send(lease, made)
-    feed.clock.now_s += 101
+    feed.clock.advance(101)
     assert (await feed.done(lease, digest))[0] == 410 and not step.done()
 
 

@@ -163,8 +163,7 @@ async def test_what_is_asked_while_a_transaction_runs_is_committed_together(tmp_
     assert len(commits) == 2
 
 
-async def test_one_refused_request_does_not_take_its_neighbours_with_it(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_one_refused_request_does_not_take_its_neighbours_with_it(store: Store) -> None:
     results = await asyncio.gather(
         store.add_turn(a_turn("a"), chain="a"),
         store.add_turn(a_turn("a"), chain="again"),
@@ -176,11 +175,9 @@ async def test_one_refused_request_does_not_take_its_neighbours_with_it(tmp_path
     assert [type(result) for result in results] == [bool, ValueError, bool, ValueError, bool]
     assert (await store.counts())["served"] == 3
     assert await store.ready(limit=9) == []
-    await store.aclose()
 
 
-async def test_a_step_that_cannot_be_taken_whole_is_not_taken_at_all(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_step_that_cannot_be_taken_whole_is_not_taken_at_all(store: Store) -> None:
     await paired_and_judged(store, "a", "b")
     await store.admit(a_sample(a_turn("a")))
     version = VersionRow(
@@ -198,7 +195,6 @@ async def test_a_step_that_cannot_be_taken_whole_is_not_taken_at_all(tmp_path: P
     row = await store.row("a")
     assert row is not None
     assert (row.state, row.step, row.trained_version) == (State.TRAINED, "s", PolicyVersion("shared", 1))
-    await store.aclose()
 
 
 async def test_a_closed_store_says_so(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -67,13 +66,6 @@ async def state(store: Store, turn: str) -> str:
     row = await store.row(turn)
     assert row is not None
     return str(row.reason or row.state)
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await Store.open(tmp_path)
-    yield opened
-    await opened.aclose()
 
 
 async def test_a_step_waits_for_its_episode_and_neither_for_a_judge_nor_for_its_session(store: Store) -> None:

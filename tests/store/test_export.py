@@ -32,8 +32,7 @@ def _names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-async def test_a_judged_turn_is_a_line_of_the_published_shape(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_judged_turn_is_a_line_of_the_published_shape(store: Store, tmp_path: Path) -> None:
     call = ToolCall("call_1", "ls", '{"path": "."}')
     reply = Message(Role.ASSISTANT, (TextPart("Let me \ud800 look."),), reasoning="hm", tool_calls=(call,))
     await store.add_turn(a_turn("t", "What is here?", reply, at_s=0.5), chain="c")
@@ -62,7 +61,6 @@ async def test_a_judged_turn_is_a_line_of_the_published_shape(tmp_path: Path) ->
     assert record["feedback"] == {"score": -1, "text": None}
     assert (record["state"], record["hints"], record["version"]) == ("judged", ["Use find.", "find it"], "shared.0")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    await store.aclose()
 
 
 async def test_main_turns_are_numbered_within_their_session_over_all_pages(tmp_path: Path) -> None:
@@ -87,13 +85,11 @@ async def test_main_turns_are_numbered_within_their_session_over_all_pages(tmp_p
     await store.aclose()
 
 
-async def test_a_turn_nobody_judged_has_no_score_rather_than_nought(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_turn_nobody_judged_has_no_score_rather_than_nought(store: Store) -> None:
     await store.add_turn(a_turn("t", (message(Role.USER, "hi"),)), chain="c")
     (record,) = await records(store, ExportFilter())
     names = ("score", "votes", "hint", "next_state", "prompt_text", "feedback")
     assert [record[name] for name in names] == [None] * 6
-    await store.aclose()
 
 
 async def test_a_path_that_cannot_be_written_is_said_and_leaves_nothing(tmp_path: Path) -> None:
@@ -108,8 +104,7 @@ async def test_a_path_that_cannot_be_written_is_said_and_leaves_nothing(tmp_path
     await store.aclose()
 
 
-async def test_what_is_written_meanwhile_is_not_in_it(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_what_is_written_meanwhile_is_not_in_it(store: Store) -> None:
     for number in range(30):
         await store.add_turn(a_turn(f"t{number}"), chain=str(number))
     async with store.exports.snapshot() as snapshot:
@@ -118,4 +113,3 @@ async def test_what_is_written_meanwhile_is_not_in_it(tmp_path: Path) -> None:
         await store.add_turn(a_turn("later"), chain="later")
         rest = [piece async for piece in found]
     assert sum(piece.main for piece in (first, *rest)) == 30
-    await store.aclose()

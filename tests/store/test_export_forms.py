@@ -110,8 +110,7 @@ async def test_forgetting_takes_out_every_row_that_a_turn_is_part_of(tmp_path: P
 
 
 @pytest.mark.parametrize("reason", [DropReason.CANCELLED, DropReason.REDACTED])
-async def test_what_must_not_be_learned_from_is_in_no_form(tmp_path: Path, reason: DropReason) -> None:
-    store = await Store.open(tmp_path)
+async def test_what_must_not_be_learned_from_is_in_no_form(store: Store, tmp_path: Path, reason: DropReason) -> None:
     await store.add_turn(a_turn("t", "Hi"), chain="c")
     await store.pair(said("t", "no"))
     await store.judge(Verdict("t", -1, VerdictSource.VOTES))
@@ -119,4 +118,3 @@ async def test_what_must_not_be_learned_from_is_in_no_form(tmp_path: Path, reaso
     for form in set(ExportForm) - {ExportForm.RECORDS}:
         assert await written(store, form, tmp_path / "out.jsonl") == {}
     assert list(await written(store, ExportForm.RECORDS, tmp_path / "out.jsonl")) == ["t"]
-    await store.aclose()

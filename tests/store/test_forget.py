@@ -43,8 +43,7 @@ async def conversation(store: Store) -> None:
     await taught(store, "b1", ("hello",), session="k:bob", user="bob", hint="Be brief.")
 
 
-async def test_a_turn_goes_with_all_that_repeats_it_and_with_what_it_said_of_the_turn_before(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_turn_goes_with_all_that_repeats_it_and_with_what_it_said_of_the_turn_before(store: Store) -> None:
     await conversation(store)
     what = await store.forgettings.preview(ForgetTarget(turn="a2"))
     assert (what.turns, what.unsaid) == (("a2", "a3"), ("a1",))
@@ -61,7 +60,6 @@ async def test_a_turn_goes_with_all_that_repeats_it_and_with_what_it_said_of_the
     assert (other.state, other.has_sample) == (State.READY, True)
     counts = await store.counts()
     assert counts["main"] == counts["ready"] + counts["dropped"] == 2
-    await store.aclose()
 
 
 @pytest.mark.parametrize(
@@ -84,12 +82,10 @@ async def test_no_byte_of_it_stays_in_the_folder(tmp_path: Path, what: ForgetTar
     await store.aclose()
 
 
-async def test_erased_rows_alone_leave_bytes_behind(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_erased_rows_alone_leave_bytes_behind(store: Store, tmp_path: Path) -> None:
     await conversation(store)
     await forgotten(store, ForgetTarget(user="ann"))
     assert holds(tmp_path, CANARY) == [f"{NAME}-wal"]  # so the test above tells something
-    await store.aclose()
 
 
 async def test_a_long_text_that_others_name_too_is_kept_for_them(tmp_path: Path) -> None:
@@ -111,8 +107,7 @@ async def forgotten_again(store: Store, what: ForgetTarget) -> None:
     await store.forgettings.begin(what, name="g", at_s=2.0, planned=no_plan)
 
 
-async def test_versions_that_saw_it_go_with_all_that_stands_on_them(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_versions_that_saw_it_go_with_all_that_stands_on_them(store: Store) -> None:
     await conversation(store)
     await stepped(store, 1, "b1")
     await stepped(store, 2, "a1", "a2")
@@ -128,31 +123,25 @@ async def test_versions_that_saw_it_go_with_all_that_stands_on_them(tmp_path: Pa
     row = await store.row("b2")
     assert row is not None
     assert (row.state, row.step) == (State.TRAINED, "step 3")  # the step stays as a row
-    await store.aclose()
 
 
-async def test_the_base_model_is_served_where_every_version_saw_it(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_the_base_model_is_served_where_every_version_saw_it(store: Store) -> None:
     await conversation(store)
     await stepped(store, 1, "a1", "b1")
     await stepped(store, 2, "a2")
     await forgotten(store, ForgetTarget(user="ann"))
     assert (await store.current("shared")).is_base
-    await store.aclose()
 
 
-async def test_a_conversation_that_goes_on_under_another_name_goes_along(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_conversation_that_goes_on_under_another_name_goes_along(store: Store) -> None:
     await taught(store, "a1", ("first",), session="k:one")
     await taught(store, "a2", ("first", "second"), session="k:two", parent="a1")
     await taught(store, "a3", ("third",), session="k:three")
     what = await forgotten(store, ForgetTarget(session="k:one"))
     assert (what.turns, what.unsaid, what.sessions) == (("a1", "a2"), (), ("k:one", "k:two"))
-    await store.aclose()
 
 
-async def test_a_pin_moves_to_the_nearest_version_that_never_saw_it(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_pin_moves_to_the_nearest_version_that_never_saw_it(store: Store) -> None:
     await conversation(store)
     await stepped(store, 1, "b1")
     await stepped(store, 2, "a1")
@@ -162,11 +151,9 @@ async def test_a_pin_moves_to_the_nearest_version_that_never_saw_it(tmp_path: Pa
     one = PolicyVersion("shared", 1)
     assert await store.orders.pinned("shared") == await store.current("shared") == one
     assert await store.orders.head("shared") == one
-    await store.aclose()
 
 
-async def test_a_hint_that_came_from_it_takes_the_turns_answered_behind_it_along(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_hint_that_came_from_it_takes_the_turns_answered_behind_it_along(store: Store) -> None:
     await taught(store, "a1", ("first",), session="k:one", hint=f"Say {CANARY}.")
     (kept,) = await store.hints.of_user("ann")
     placed = (PlacedHint(0, kept.id, kept.text),)
@@ -176,11 +163,9 @@ async def test_a_hint_that_came_from_it_takes_the_turns_answered_behind_it_along
     what = await forgotten(store, ForgetTarget(session="k:one"))
     assert (what.turns, what.hints) == (("a1", "a2"), (kept.id,))
     assert [hint.text for hint in await store.hints.of_user("ann")] == ["Be brief."]
-    await store.aclose()
 
 
-async def test_a_sample_whose_teacher_heeded_such_a_hint_goes_and_its_turn_stays(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_sample_whose_teacher_heeded_such_a_hint_goes_and_its_turn_stays(store: Store) -> None:
     await taught(store, "a1", ("first",), session="k:one", hint=f"Say {CANARY}.")
     turn = a_turn("a2", session="k:two", user="ann")
     await store.add_turn(turn, chain="a2")
@@ -194,7 +179,6 @@ async def test_a_sample_whose_teacher_heeded_such_a_hint_goes_and_its_turn_stays
     assert row is not None
     assert (row.state, row.has_sample) == (State.DROPPED, False)
     assert row.verdict is not None and row.next_state is not None
-    await store.aclose()
 
 
 async def test_a_sample_that_holds_another_request_stays_without_it_and_what_learned_from_it_goes(
@@ -226,19 +210,16 @@ async def test_a_sample_that_holds_another_request_stays_without_it_and_what_lea
     assert not holds(tmp_path, CANARY)
 
 
-async def test_a_hint_that_others_gave_in_the_same_words_stays_theirs(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_hint_that_others_gave_in_the_same_words_stays_theirs(store: Store) -> None:
     await taught(store, "a1", ("first",), session="k:one", hint="Say it in plain sentences.")
     await taught(store, "a2", ("second",), session="k:two", hint="Say it in plain sentences.")
     await forgotten(store, ForgetTarget(session="k:one"))
     assert [(hint.text, hint.turn) for hint in await store.hints.of_user("ann")] == [
         ("Say it in plain sentences.", "a2")
     ]
-    await store.aclose()
 
 
-async def test_a_user_goes_with_the_hints_they_wrote_and_the_adapter_they_had(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_user_goes_with_the_hints_they_wrote_and_the_adapter_they_had(store: Store) -> None:
     await conversation(store)
     await store.hints.adopt("ann", Hint("Written by hand.", HintSource.OWNER), at_s=1.0)
     await stepped(store, 1, "b1")
@@ -247,20 +228,16 @@ async def test_a_user_goes_with_the_hints_they_wrote_and_the_adapter_they_had(tm
     assert await store.current("shared") == PolicyVersion("shared", 1)  # it never saw ann
     with pytest.raises(ConfigError, match="there is no user ann"):
         await store.forgettings.preview(ForgetTarget(user="ann"))
-    await store.aclose()
 
 
-async def test_what_is_older_than_a_day_goes_and_what_is_newer_stays(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_what_is_older_than_a_day_goes_and_what_is_newer_stays(store: Store) -> None:
     await taught(store, "old", ("first",), session="k:old", at_s=10.0)
     await taught(store, "new", ("second",), session="k:new", at_s=20.0)
     assert (await forgotten(store, ForgetTarget(before_s=20.0))).turns == ("old",)
     assert (await store.forgettings.preview(ForgetTarget(before_s=20.0))).is_nothing
-    await store.aclose()
 
 
-async def test_what_is_not_there_is_said(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_what_is_not_there_is_said(store: Store) -> None:
     for name in ("key1:s", "key2:s"):
         await store.add_turn(a_turn(name, (message(Role.USER, name),), session=name), chain=name)
     for what, words in (
@@ -272,4 +249,3 @@ async def test_what_is_not_there_is_said(tmp_path: Path) -> None:
             await store.forgettings.preview(what)
     with pytest.raises(ConfigError, match="not clear what to forget"):
         ForgetTarget()
-    await store.aclose()

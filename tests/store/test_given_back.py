@@ -6,12 +6,10 @@ import asyncio
 import signal
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from store_doubles import paired_and_judged
 
 from openclaw_rl.core.ledger import DropReason, State
@@ -25,13 +23,6 @@ from openclaw_rl.testing.turns import a_sample, a_turn
 
 ANN = "user-ann"
 ONCE = Refusal("it forgot how to add", {"gate_stray": 0.5}, most=1)
-
-
-@pytest_asyncio.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await Store.open(tmp_path)
-    yield opened
-    await opened.aclose()
 
 
 async def admit(store: Store, name: str, *scopes: str, is_rehearsal: bool = False) -> None:

@@ -6,12 +6,10 @@ import asyncio
 import signal
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from older_stores import take_back
 
 from openclaw_rl.core.hint import Hint, HintSource, HintState, PlacedHint
@@ -28,13 +26,6 @@ from openclaw_rl.wording.likeness import is_same_wish, likeness
 
 PLAIN = Hint("Write plain sentences without any markdown.")
 STEPS_WANTED = Hint("Explain every step and the reason for it.")
-
-
-@pytest_asyncio.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await Store.open(tmp_path)
-    yield opened
-    await opened.aclose()
 
 
 async def _judged(store: Store, name: str, keep: Hint | None, *, user: str = "alice") -> bool:

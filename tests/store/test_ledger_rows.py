@@ -25,8 +25,7 @@ async def _state(store: Store, turn: str) -> tuple[State | None, DropReason | No
     return row.state, row.reason
 
 
-async def test_a_pair_is_made_once(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_pair_is_made_once(store: Store) -> None:
     await store.add_turn(a_turn("t"), chain="c")
     assert await store.pair(said("t", "first"))
     assert not await store.pair(said("t", "second"))
@@ -34,11 +33,9 @@ async def test_a_pair_is_made_once(tmp_path: Path) -> None:
     assert (next_state.text, feedback) == ("first", None)
     with pytest.raises(ValueError, match="there is no turn"):
         await store.pair(said("nobody"))
-    await store.aclose()
 
 
-async def test_turns_whose_judging_failed_come_after_the_others_and_are_not_read_for_nothing(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_turns_whose_judging_failed_come_after_the_others_and_are_not_read_for_nothing(store: Store) -> None:
     for name in "abcd":
         await store.add_turn(a_turn(name), chain=name)
         await store.pair(said(name))
@@ -51,11 +48,9 @@ async def test_turns_whose_judging_failed_come_after_the_others_and_are_not_read
     ):
         rows = await store.paired(limit=limit, failed=failed)
         assert "".join(turn.id for turn, _, _ in rows) == wanted
-    await store.aclose()
 
 
-async def test_a_side_turn_never_moves(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_side_turn_never_moves(store: Store) -> None:
     await store.add_turn(a_turn("t", kind=TurnKind.SIDE), chain="c")
     assert not await store.pair(said("t"))
     assert not await store.drop("t", DropReason.STALE)
@@ -64,21 +59,17 @@ async def test_a_side_turn_never_moves(tmp_path: Path) -> None:
     assert await _state(store, "t") == (None, None)
     with pytest.raises(ValueError, match="side turn"):
         await store.add_turn(a_turn("u", kind=TurnKind.SIDE), chain="c", reason=DropReason.LOOP)
-    await store.aclose()
 
 
-async def test_words_of_feedback_are_the_next_state_of_a_turn_that_waits_for_one(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_words_of_feedback_are_the_next_state_of_a_turn_that_waits_for_one(store: Store) -> None:
     await store.add_turn(a_turn("t"), chain="c")
     await store.add_feedback(Feedback("t", -1, "shorter, please", 3.0))
     ((_, next_state, feedback),) = await store.paired(limit=5)
     assert next_state.text == "shorter, please"
     assert feedback == Feedback("t", -1, "shorter, please", 3.0)
-    await store.aclose()
 
 
-async def test_a_bare_thumb_waits_for_words_and_counts_at_the_end(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_bare_thumb_waits_for_words_and_counts_at_the_end(store: Store) -> None:
     for name in ("thumb", "neither", "none"):
         await store.add_turn(a_turn(name), chain=name)
     await store.add_feedback(Feedback("thumb", -1, None, 3.0))
@@ -90,11 +81,9 @@ async def test_a_bare_thumb_waits_for_words_and_counts_at_the_end(tmp_path: Path
     assert feedback == Feedback("thumb", -1, None, 3.0)
     assert await _state(store, "neither") == (State.DROPPED, DropReason.NO_NEXT_STATE)
     assert await _state(store, "none") == (State.DROPPED, DropReason.NO_NEXT_STATE)
-    await store.aclose()
 
 
-async def test_a_sibling_that_was_not_gone_on_from_is_told_apart_at_the_end(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_sibling_that_was_not_gone_on_from_is_told_apart_at_the_end(store: Store) -> None:
     await store.add_turn(a_turn("first"), chain="1", prefix="asked")
     await store.add_turn(a_turn("again"), chain="2", prefix="asked")
     await store.add_turn(a_turn("elsewhere", session="key:other"), chain="3", prefix="asked")
@@ -108,11 +97,9 @@ async def test_a_sibling_that_was_not_gone_on_from_is_told_apart_at_the_end(tmp_
     assert await _state(store, "again") == (State.PAIRED, None)
     assert await _state(store, "elsewhere") == (State.DROPPED, DropReason.NO_NEXT_STATE)
     assert await _state(store, "last") == (State.DROPPED, DropReason.NO_NEXT_STATE)
-    await store.aclose()
 
 
-async def test_a_session_is_open_until_it_ends_and_again_when_it_goes_on(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_session_is_open_until_it_ends_and_again_when_it_goes_on(store: Store) -> None:
     await store.see_session(Session("a", "alice", "default", 10.0, 10.0))
     await store.see_session(Session("a", "bob", "other", 50.0, 20.0))
     await store.see_session(Session("b", "bob", "default", 15.0, 15.0))
@@ -125,11 +112,9 @@ async def test_a_session_is_open_until_it_ends_and_again_when_it_goes_on(tmp_pat
     assert [session.id for session in await store.open_sessions(seen_before_s=99.0)] == ["a"]
     await store.add_turn(a_turn("t", session="b", at_s=40.0), chain="c", seen_s=45.0)
     assert [session.seen_s for session in await store.open_sessions(seen_before_s=99.0)] == [20.0, 45.0]
-    await store.aclose()
 
 
-async def test_a_move_wakes_whoever_waits_for_its_state(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_move_wakes_whoever_waits_for_its_state(store: Store) -> None:
     assert not await store.wait(State.SERVED, timeout_s=0.0)
     await store.add_turn(a_turn("t"), chain="c")
     assert await store.wait(State.SERVED, timeout_s=9.0)
@@ -140,11 +125,9 @@ async def test_a_move_wakes_whoever_waits_for_its_state(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="from paired to ready"):
         await store.admit(a_sample(a_turn("t")))
     assert not await store.wait(State.READY, timeout_s=0.0)  # a move that failed wakes nobody
-    await store.aclose()
 
 
-async def test_turns_are_listed_newest_first_a_page_at_a_time(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_turns_are_listed_newest_first_a_page_at_a_time(store: Store) -> None:
     for number in range(7):
         await store.add_turn(a_turn(f"t{number}", session=f"s{number % 2}"), chain="same")
     await store.pair(said("t4"))
@@ -166,11 +149,9 @@ async def test_turns_are_listed_newest_first_a_page_at_a_time(tmp_path: Path) ->
     assert await store.last_turn("s9") is None
     assert await store.row("t9") is None
     assert [(item.turn, item.state) for item in await store.served(["d", "x"])] == [("side", None)]
-    await store.aclose()
 
 
-async def test_rewards_are_the_users_own_newest_first_and_none_is_not_nought(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_rewards_are_the_users_own_newest_first_and_none_is_not_nought(store: Store) -> None:
     await paired_and_judged(store, "a", score=1)
     await paired_and_judged(store, "b", score=None)
     await paired_and_judged(store, "c", score=0)
@@ -181,11 +162,9 @@ async def test_rewards_are_the_users_own_newest_first_and_none_is_not_nought(tmp
     assert await store.rewards("alice", limit=9) == (-1.0, 0.0, 1.0)
     assert await store.rewards("alice", limit=2) == (-1.0, 0.0)
     assert await store.rewards("carol", limit=2) == ()
-    await store.aclose()
 
 
-async def test_a_session_has_a_sample_once_one_is_ready_and_still_when_it_is_trained(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_session_has_a_sample_once_one_is_ready_and_still_when_it_is_trained(store: Store) -> None:
     await paired_and_judged(store, "a", session="s")
     assert not await store.session_has_sample("s")
     await ready(store, "b", session="s")
@@ -193,7 +172,6 @@ async def test_a_session_has_a_sample_once_one_is_ready_and_still_when_it_is_tra
     assert not await store.session_has_sample("other")
     await store.commit_step(StepRecord("1", 0.0, 1.0, ("b",), (), {}, None))
     assert await store.session_has_sample("s")
-    await store.aclose()
 
 
 async def test_a_version_is_made_by_its_step_passes_the_gate_and_is_served(tmp_path: Path) -> None:
@@ -238,8 +216,7 @@ async def test_a_version_is_made_by_its_step_passes_the_gate_and_is_served(tmp_p
     await store.aclose()
 
 
-async def test_a_version_never_changes_hands(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_version_never_changes_hands(store: Store, tmp_path: Path) -> None:
     row = VersionRow(
         PolicyVersion("shared", 1), BASE, tmp_path / "versions" / "shared.1", "one", VersionStatus.CANDIDATE, "", 5.0
     )
@@ -249,4 +226,3 @@ async def test_a_version_never_changes_hands(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="exists already"):
         await store.commit_step(StepRecord("2", 1.0, 2.0, (), (), {}, row))
     assert [each.digest for each in await store.versions()] == ["", "one"]
-    await store.aclose()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from older_stores import take_back
 from store_doubles import paired_and_judged
 
@@ -22,13 +20,6 @@ from openclaw_rl.testing.turns import a_sample, a_turn
 
 ANN = "user-ann"
 BOTH = ("shared", ANN)
-
-
-@pytest_asyncio.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    opened = await Store.open(tmp_path)
-    yield opened
-    await opened.aclose()
 
 
 async def admit(store: Store, name: str, *scopes: str) -> None:

@@ -155,9 +155,7 @@ async def test_a_folder_that_cannot_be_made_is_said_in_plain_words(tmp_path: Pat
         await Store.open(tmp_path / "other")
 
 
-async def test_a_new_store_knows_the_base_model_and_serves_it(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_new_store_knows_the_base_model_and_serves_it(store: Store) -> None:
     (row,) = await store.versions()
     assert (row.version, row.parent, row.folder, row.status.value) == (BASE, None, None, "live")
     assert await store.current("shared") == BASE
-    await store.aclose()

@@ -48,23 +48,19 @@ async def test_behind_a_pin_training_goes_on_and_what_it_came_to_is_served_when_
     await again.aclose()
 
 
-async def test_pinning_what_is_served_leaves_training_where_it_is(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_pinning_what_is_served_leaves_training_where_it_is(store: Store) -> None:
     await made(store, ONE, BASE)
     await store.orders.pin(ONE, at_s=5.0)
     assert await store.orders.head(SHARED) == ONE
     await store.orders.pin(BASE, at_s=6.0)
     assert (await store.current(SHARED), await store.orders.head(SHARED)) == (BASE, ONE)
-    await store.aclose()
 
 
-async def test_a_version_that_never_passed_cannot_be_pinned(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_version_that_never_passed_cannot_be_pinned(store: Store) -> None:
     await made(store, ONE, BASE, live=False)
     with pytest.raises(ValueError, match="cannot be served"):
         await store.orders.pin(ONE, at_s=5.0)
     assert (await store.orders.pins(), await store.current(SHARED)) == ({}, BASE)
-    await store.aclose()
 
 
 async def test_freezing_is_kept_until_it_is_lifted(tmp_path: Path) -> None:
@@ -81,8 +77,7 @@ async def test_freezing_is_kept_until_it_is_lifted(tmp_path: Path) -> None:
     await again.aclose()
 
 
-async def test_outcomes_are_the_scored_turns_in_the_order_they_were_served(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_outcomes_are_the_scored_turns_in_the_order_they_were_served(store: Store) -> None:
     for name in ("a", "b", "c"):
         await store.add_turn(a_turn(name), chain=name)
         await store.pair(NextState(name, (message(Role.USER, "and?"),), NextStateSource.USER))
@@ -103,21 +98,17 @@ async def test_outcomes_are_the_scored_turns_in_the_order_they_were_served(tmp_p
         "praised",
         "others",
     ]
-    await store.aclose()
 
 
-async def test_a_turn_right_after_a_correction_says_little_of_the_weights_and_is_left_out(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_turn_right_after_a_correction_says_little_of_the_weights_and_is_left_out(store: Store) -> None:
     for name, score in (("a", 1), ("b", -1), ("c", -1), ("d", 1), ("e", 1)):
         await store.add_turn(a_turn(name), chain=name)
         await store.pair(NextState(name, (message(Role.USER, "and?"),), NextStateSource.USER))
         await store.judge(Verdict(name, score, VerdictSource.VOTES))
     assert [outcome.turn for outcome in await store.effects.outcomes()] == ["a", "b", "e"]
-    await store.aclose()
 
 
-async def test_what_went_on_from_an_ancestor_goes_on_from_weights_that_are_there_again(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_what_went_on_from_an_ancestor_goes_on_from_weights_that_are_there_again(store: Store) -> None:
     for version, parent in ((ONE, BASE), (TWO, ONE), (THREE, TWO)):
         await made(store, version, parent)
     book, why = store.orders, "forgotten"
@@ -131,4 +122,3 @@ async def test_what_went_on_from_an_ancestor_goes_on_from_weights_that_are_there
     await store.orders.pin(BASE, at_s=1.0)
     assert not await book.go_on_from(THREE, instead_of=why)
     assert (await store.current(SHARED), await book.head(SHARED)) == (BASE, THREE)
-    await store.aclose()

@@ -58,8 +58,9 @@ async def test_what_a_version_has_learned_from_stays_as_it_was_and_the_word_is_k
     await store.aclose()
 
 
-async def test_a_turn_that_one_scope_has_learned_from_and_another_waits_for_stays_as_it_was(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_turn_that_one_scope_has_learned_from_and_another_waits_for_stays_as_it_was(
+    store: Store, tmp_path: Path
+) -> None:
     turn = a_turn("a")
     await store.add_turn(turn, chain="a")
     await store.pair(NextState("a", (message(Role.USER, "Shorter."),), NextStateSource.USER))
@@ -68,7 +69,6 @@ async def test_a_turn_that_one_scope_has_learned_from_and_another_waits_for_stay
     await add_version(store, tmp_path, 1, a_small_adapter, ("a",))
     assert not await store.overrules.add(said("a", 1))
     assert await verdict(store, "a") == (State.READY, -1, VerdictSource.VOTES, ())
-    await store.aclose()
 
 
 @pytest.mark.parametrize(
@@ -83,19 +83,16 @@ async def test_a_turn_that_one_scope_has_learned_from_and_another_waits_for_stay
     ],
 )
 async def test_a_dropped_turn_is_judged_anew_where_only_the_reaction_was_at_fault(
-    tmp_path: Path, reason: DropReason, is_judged: bool
+    store: Store, reason: DropReason, is_judged: bool
 ) -> None:
-    store = await Store.open(tmp_path)
     await store.add_turn(a_turn("a"), chain="a")
     await store.drop("a", reason)
     assert await store.overrules.add(said("a", -1, "Be brief.")) is is_judged
     row = await store.row("a")
     assert row is not None and row.state is (State.JUDGED if is_judged else State.DROPPED)
-    await store.aclose()
 
 
-async def test_a_kept_hint_is_reworded_and_struck_with_the_verdict(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_kept_hint_is_reworded_and_struck_with_the_verdict(store: Store) -> None:
     await store.add_turn(a_turn("a"), chain="a")
     await store.pair(NextState("a", (message(Role.USER, "Shorter."),), NextStateSource.USER))
     await store.judge(Verdict("a", -1, VerdictSource.VOTES, hints=(Hint("Be brief."),)), keep=Hint("Be brief."))
@@ -111,11 +108,9 @@ async def test_a_kept_hint_is_reworded_and_struck_with_the_verdict(tmp_path: Pat
         (-1, ("Be brief.",)),
         (-1, ("Answer in one line.",)),
     ]
-    await store.aclose()
 
 
-async def test_side_turns_and_turns_that_are_not_there_are_refused(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_side_turns_and_turns_that_are_not_there_are_refused(store: Store) -> None:
     await store.add_turn(a_turn("side", kind=TurnKind.SIDE), chain="side")
     for name in ("side", "nobody"):
         with pytest.raises(ValueError, match="not one that can be judged"):
@@ -123,7 +118,6 @@ async def test_side_turns_and_turns_that_are_not_there_are_refused(tmp_path: Pat
     with pytest.raises(ValueError, match="-1, 0 or 1"):
         said("side", 3)
     assert await store.overrules.newest(limit=5) == []
-    await store.aclose()
 
 
 async def test_what_is_forgotten_takes_the_word_on_it_along(tmp_path: Path) -> None:

@@ -42,8 +42,7 @@ def files(home: Path) -> int:
     return sum(path.is_file() for path in (home / FOLDER).rglob("*"))
 
 
-async def test_a_picture_is_kept_for_its_owner_alone_outside_the_stores_file(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_picture_is_kept_for_its_owner_alone_outside_the_stores_file(store: Store, tmp_path: Path) -> None:
     await an_episode(store, "k:one", words=SECRET)
     assert await store.pictures.read(PictureName("k:one", 1)) == a_png(1, words=SECRET)
     assert await store.pictures.of("k:one") == {
@@ -56,7 +55,6 @@ async def test_a_picture_is_kept_for_its_owner_alone_outside_the_stores_file(tmp
     for path in (tmp_path / FOLDER).rglob("*.png"):
         assert path.stat().st_mode & 0o077 == 0
         assert "one" not in str(path.relative_to(tmp_path))  # names say nothing
-    await store.aclose()
 
 
 @pytest.mark.parametrize(
@@ -70,9 +68,10 @@ async def test_a_picture_is_kept_for_its_owner_alone_outside_the_stores_file(tmp
         (a_png().replace(b"IDAT", b"IDOT"), "damaged"),
     ],
 )
-async def test_what_is_no_whole_png_is_refused_and_leaves_nothing(tmp_path: Path, data: bytes, said: str) -> None:
+async def test_what_is_no_whole_png_is_refused_and_leaves_nothing(
+    store: Store, tmp_path: Path, data: bytes, said: str
+) -> None:
     assert said in png_problem(data)
-    store = await Store.open(tmp_path)
     await an_episode(store, "k:one", steps=1)
     with pytest.raises(RequestError, match="not a whole PNG"):
         await store.pictures.keep(PictureName("k:one", 0), data)
@@ -82,7 +81,6 @@ async def test_what_is_no_whole_png_is_refused_and_leaves_nothing(tmp_path: Path
     with pytest.raises(RequestError, match="has taken no step 0"):
         await store.pictures.keep(PictureName("k:other", 0), a_png())
     assert files(tmp_path) == 2
-    await store.aclose()
 
 
 async def test_the_oldest_go_when_there_are_too_many_bytes_and_the_newest_never_does(tmp_path: Path) -> None:
@@ -150,19 +148,16 @@ async def test_a_killed_forgetting_takes_the_pictures_when_it_is_finished(tmp_pa
     assert holds(tmp_path, SECRET) == [] and files(tmp_path) == 0
 
 
-async def test_what_is_too_old_goes_with_its_pictures(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_what_is_too_old_goes_with_its_pictures(store: Store, tmp_path: Path) -> None:
     await an_episode(store, "k:one", words=SECRET)
     for index in range(2):
         assert await store.drop(f"k:one.{index}", DropReason.STALE)
     await store.end_session("k:one", why="done", at_s=6.0)
     assert await retain(store, 1.0, now_s=lambda: 9 * DAY_S) == 2
     assert files(tmp_path) == 0
-    await store.aclose()
 
 
-async def test_a_picture_placed_beside_a_sweep_stays(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_picture_placed_beside_a_sweep_stays(store: Store) -> None:
     await store.episodes.begin(Episode("k:one", "ann", "task", 0.0))
 
     async def take(index: int) -> None:
@@ -174,7 +169,6 @@ async def test_a_picture_placed_beside_a_sweep_stays(tmp_path: Path) -> None:
     found = await asyncio.gather(*swept, *(take(index) for index in range(60)))
     assert found[:60] == [0] * 60
     assert len(await store.pictures.of("k:one")) == 60
-    await store.aclose()
 
 
 async def test_check_finds_damaged_and_stray_pictures_and_puts_them_aside(tmp_path: Path) -> None:

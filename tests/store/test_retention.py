@@ -33,19 +33,16 @@ async def test_old_turns_of_ended_sessions_go_and_all_others_stay(tmp_path: Path
     assert _files_with(tmp_path, b"zanzibarcinnamon") == []
 
 
-async def test_a_turn_that_waits_to_teach_is_kept_until_it_has(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_turn_that_waits_to_teach_is_kept_until_it_has(store: Store) -> None:
     await ready(store, "a", session="key:s")
     await store.end_session("key:s", why="done", at_s=2.0)
     assert await retain(store, 1.0, now_s=lambda: 9 * DAY_S) == 0
     assert await store.drop("a", DropReason.STALE)
     assert await retain(store, 1.0, now_s=lambda: 9 * DAY_S) == 1
     assert await store.rows(state=State.DROPPED) == []
-    await store.aclose()
 
 
-async def test_a_kept_hint_outlives_the_turn_it_was_drawn_from(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_kept_hint_outlives_the_turn_it_was_drawn_from(store: Store) -> None:
     await store.add_turn(a_turn("a", session="key:s"), chain="1")
     await store.pair(said("a"))
     hint = Hint("Answer in French.")
@@ -55,7 +52,6 @@ async def test_a_kept_hint_outlives_the_turn_it_was_drawn_from(tmp_path: Path) -
     assert await retain(store, 1.0, now_s=lambda: 9 * DAY_S) == 1
     [kept] = await store.hints.everyone()
     assert (kept.text, kept.turn) == ("Answer in French.", None)
-    await store.aclose()
 
 
 def _files_with(folder: Path, words: bytes) -> list[Path]:

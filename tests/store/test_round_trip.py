@@ -153,8 +153,7 @@ async def test_a_long_text_that_comes_again_is_kept_once(tmp_path: Path) -> None
     assert (tmp_path / "store.db").stat().st_size < 20 * 2 * 4 * 50_000
 
 
-async def test_verdict_feedback_next_state_and_sample_come_back_as_they_were(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_verdict_feedback_next_state_and_sample_come_back_as_they_were(store: Store) -> None:
     turn = a_turn("t")
     await store.add_turn(turn, chain="c")
     image = Message(Role.TOOL, (TextPart("a"), ImagePart("data:x"), TextPart("b" * 5000)), tool_call_id="1", name="ls")
@@ -200,7 +199,6 @@ async def test_verdict_feedback_next_state_and_sample_come_back_as_they_were(tmp
     assert (row.turn, row.state, row.reason) == (turn, State.READY, None)
     assert (row.next_state, row.verdict, row.feedback) == (next_state, verdict, feedback)
     assert (row.has_sample, row.step, row.trained_version) == (True, None, None)
-    await store.aclose()
 
 
 def test_much_json_is_written_in_slices_to_the_same_bytes() -> None:

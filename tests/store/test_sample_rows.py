@@ -31,24 +31,20 @@ HINTS = (HintPrompt("Be brief.", (1, 2)), HintPrompt("Be kind.", (3,)))
 @pytest.mark.parametrize("own", [None, OWN])
 @pytest.mark.parametrize("elsewhere", [(), ELSEWHERE])
 async def test_a_sample_comes_back_with_all_its_replies(
-    tmp_path: Path, shown: tuple[SampledReply, ...], own: SampledReply | None, elsewhere: tuple[OtherRequestReply, ...]
+    store: Store, shown: tuple[SampledReply, ...], own: SampledReply | None, elsewhere: tuple[OtherRequestReply, ...]
 ) -> None:
-    store = await Store.open(tmp_path)
     await paired_and_judged(store, "a")
     made = replace(a_sample(a_turn("a")), hints=HINTS, shown=shown, own=own, is_taught=True, elsewhere=elsewhere)
     await store.admit(made)
     assert await store.ready(limit=9) == [made]
-    await store.aclose()
 
 
-async def test_a_sample_that_a_grammar_held_comes_back_with_what_it_left(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_sample_that_a_grammar_held_comes_back_with_what_it_left(store: Store) -> None:
     await paired_and_judged(store, "a")
     plain = a_sample(a_turn("a"))
     made = replace(plain, kept=tuple(-0.1 * at for at in range(len(plain.response))))
     await store.admit(made)
     assert await store.ready(limit=9) == [made]
-    await store.aclose()
 
 
 @pytest.mark.parametrize("shown", [(), SHOWN[:1]])

@@ -41,8 +41,7 @@ async def found(store: Store, wanted: SessionFilter) -> list[str]:
     return ids
 
 
-async def test_conversations_come_newest_first_a_page_at_a_time(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_conversations_come_newest_first_a_page_at_a_time(store: Store) -> None:
     for at in range(5):
         await store.add_turn(a_turn(f"t{at}", session=f"key:{at}"), chain=f"t{at}", seen_s=100.0 + at)
     first = await store.seen.sessions(SessionFilter(), limit=3, before=None)
@@ -51,11 +50,9 @@ async def test_conversations_come_newest_first_a_page_at_a_time(tmp_path: Path) 
     assert ([one.id for one in rest.found], rest.at) == (["key:1", "key:0"], None)
     line = rest.found[0]
     assert (line.asked, line.said, line.turns, line.states) == ("What is 2 + 2?", "4", 1, {"served": 1})
-    await store.aclose()
 
 
-async def test_they_are_filtered_by_user_state_score_and_words_in_what_anybody_said(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_they_are_filtered_by_user_state_score_and_words_in_what_anybody_said(store: Store) -> None:
     await judged(store, "bad", -1, said="No, in ÖLKERN please.")
     await judged(store, "fine", 1, user="bob")
     await store.add_turn(a_turn("new", "An apple?", "A pear.", session="key:new"), chain="new")
@@ -66,11 +63,9 @@ async def test_they_are_filtered_by_user_state_score_and_words_in_what_anybody_s
     assert await found(store, SessionFilter(words="APPLE")) == ["key:new"]  # what was asked
     assert await found(store, SessionFilter(words="pear")) == ["key:new"]  # what was replied
     assert await found(store, SessionFilter(words="plum")) == []
-    await store.aclose()
 
 
-async def test_attempts_at_tasks_and_talks_are_told_apart(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_attempts_at_tasks_and_talks_are_told_apart(store: Store) -> None:
     await store.add_turn(a_turn("talk", session="key:talk"), chain="talk")
     await store.episodes.begin(Episode("key:try", "alice", "pens", 1000.0, environment="toy"))
     step = replace(a_turn("step", session="key:try"), step=EpisodeStep("key:try", 0, "terminal"))
@@ -78,11 +73,9 @@ async def test_attempts_at_tasks_and_talks_are_told_apart(tmp_path: Path) -> Non
     assert await found(store, SessionFilter(is_attempt=False)) == ["key:talk"]
     assert await found(store, SessionFilter(is_attempt=True)) == ["key:try"]
     assert len(await found(store, SessionFilter())) == 2
-    await store.aclose()
 
 
-async def test_words_are_found_however_the_record_holds_them(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_words_are_found_however_the_record_holds_them(store: Store) -> None:
     said = {
         "quoted": 'She said "Ça va?"\nand left\\went.',
         "long": "Such is the end. " * 200 + "A ZEBRA came.",  # kept once, under its digest
@@ -97,7 +90,6 @@ async def test_words_are_found_however_the_record_holds_them(tmp_path: Path) -> 
     assert await found(store, SessionFilter(words="\ud83d OF")) == ["key:lone"]
     assert await found(store, SessionFilter(words="aardvark")) == ["key:parts"]  # across two parts of one message
     assert await found(store, SessionFilter(words='"role"')) == []  # of the record, not of what was said
-    await store.aclose()
 
 
 async def test_a_damaged_turn_hides_no_other(tmp_path: Path) -> None:
@@ -113,8 +105,7 @@ async def test_a_damaged_turn_hides_no_other(tmp_path: Path) -> None:
     await store.aclose()
 
 
-async def test_a_week_counts_what_was_judged_in_it(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_a_week_counts_what_was_judged_in_it(store: Store) -> None:
     now_s = 10 * WEEK_S
     for at, (weeks_ago, score) in enumerate([(2.5, -1), (1.5, -1), (1.2, 1), (0.5, 0), (0.1, 1)]):
         await judged(store, f"t{at}", score, at_s=now_s - weeks_ago * WEEK_S)
@@ -123,11 +114,11 @@ async def test_a_week_counts_what_was_judged_in_it(tmp_path: Path) -> None:
         WeekCount(8 * WEEK_S, 2, 1),
         WeekCount(9 * WEEK_S, 2, 0),
     ]
-    await store.aclose()
 
 
-async def test_what_was_learned_is_told_in_the_users_words_with_what_was_asked_again_since(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_what_was_learned_is_told_in_the_users_words_with_what_was_asked_again_since(
+    store: Store, tmp_path: Path
+) -> None:
     wish = "Write plain sentences without markdown."
     await judged(store, "a", -1, wish, said="No markdown, please!")
     await judged(store, "other", -1, "Be kind.", user="bob")
@@ -146,11 +137,9 @@ async def test_what_was_learned_is_told_in_the_users_words_with_what_was_asked_a
     await store.set_current(BASE, why="went back")
     assert await store.effects.taught() == []  # what is served has not learned it
     assert await store.effects.asked_twice() == (1, 5)  # of five corrections one asks what its user had asked before
-    await store.aclose()
 
 
-async def test_the_stamp_changes_with_every_commit_and_only_then(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_the_stamp_changes_with_every_commit_and_only_then(store: Store) -> None:
     before = await store.seen.stamp()
     assert await store.seen.stamp() == before
     await store.add_turn(a_turn("t"), chain="t")
@@ -158,7 +147,6 @@ async def test_the_stamp_changes_with_every_commit_and_only_then(tmp_path: Path)
     assert after != before and after[0] == before[0] + 1
     await store.end_session("key:s", why="", at_s=1.0)
     assert await store.seen.stamp() != after
-    await store.aclose()
 
 
 async def test_what_learning_took_is_summed_and_runs_come_oldest_first(tmp_path: Path) -> None:

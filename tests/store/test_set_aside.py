@@ -57,9 +57,7 @@ async def test_only_what_was_too_dear_and_taught_nobody_is_taken_back(tmp_path: 
     sql.close()
 
 
-async def test_what_steps_told_is_read_back_oldest_first(tmp_path: Path) -> None:
-    store = await Store.open(tmp_path)
+async def test_what_steps_told_is_read_back_oldest_first(store: Store) -> None:
     for number in range(3):
         await store.commit_step(StepRecord(f"s{number}", 0.0, float(number), (), (), {"loss": float(number)}, None))
     assert await store.steps.newest(2) == [{"loss": 1.0}, {"loss": 2.0}]
-    await store.aclose()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import pytest
 from train_doubles import Following, next_of, turn, verdict
-from train_flow import Flow, flowing
+from train_flow import Flow
 
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.prompt import Prompt
@@ -47,34 +46,32 @@ async def say(flow: Flow, name: str, score: int, *, parent: str | None, at_s: fl
 
 
 @pytest.mark.parametrize("takes", [True, False])
-async def test_what_was_accepted_in_the_end_answers_what_was_corrected_first(tmp_path: Path, takes: bool) -> None:
-    async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        looking = Looking(takes)
-        flow.asks(base=Deaf(()), hindsight=looking)
-        await say(flow, "settled", 0, parent=None, at_s=4.0)
-        await say(flow, "first", -1, parent="settled", at_s=5.0, hints=1)
-        await say(flow, "again", -1, parent="first", at_s=6.0, hints=2)
-        await say(flow, "good", 1, parent="again", at_s=7.0)
-        await flow.store.end_session("s1", why="done", at_s=9.0)
-        while await flow.teach.once():  # all four are looked at in one round, so the good one waits for the others
-            pass
-        assert [await flow.state(name) for name in ("first", "again")] == [DropReason.UNHEEDED] * 2
-        words = tuple(f"Write in plain sentences, number {index}." for index in (0, 1))
-        assert set(looking.asked) == {("good", "first", words)}
-        [sample] = await flow.store.ready(limit=9)
-        assert (sample.turn, sample.is_taught, sample.is_promoted) == ("good", takes, not takes)
-        assert teaches(sample, Wants.HINT) is takes
-        assert sample.prompt == ((1, 2, 3, 5) if takes else (1, 2, 3, 7))
+async def test_what_was_accepted_in_the_end_answers_what_was_corrected_first(hinted: Flow, takes: bool) -> None:
+    looking = Looking(takes)
+    hinted.asks(base=Deaf(()), hindsight=looking)
+    await say(hinted, "settled", 0, parent=None, at_s=4.0)
+    await say(hinted, "first", -1, parent="settled", at_s=5.0, hints=1)
+    await say(hinted, "again", -1, parent="first", at_s=6.0, hints=2)
+    await say(hinted, "good", 1, parent="again", at_s=7.0)
+    await hinted.store.end_session("s1", why="done", at_s=9.0)
+    while await hinted.teach.once():  # all four are looked at in one round, so the good one waits for the others
+        pass
+    assert [await hinted.state(name) for name in ("first", "again")] == [DropReason.UNHEEDED] * 2
+    words = tuple(f"Write in plain sentences, number {index}." for index in (0, 1))
+    assert set(looking.asked) == {("good", "first", words)}
+    [sample] = await hinted.store.ready(limit=9)
+    assert (sample.turn, sample.is_taught, sample.is_promoted) == ("good", takes, not takes)
+    assert teaches(sample, Wants.HINT) is takes
+    assert sample.prompt == ((1, 2, 3, 5) if takes else (1, 2, 3, 7))
 
 
-async def test_where_the_teacher_heeds_the_correction_itself_nothing_else_is_looked_at(tmp_path: Path) -> None:
-    async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        looking = Looking()
-        flow.asks(base=Following(()), hindsight=looking)
-        await say(flow, "first", -1, parent=None, at_s=5.0, hints=1)
-        await say(flow, "good", 1, parent="first", at_s=6.0)
-        await flow.store.end_session("s1", why="done", at_s=9.0)
-        while await flow.teach.once():
-            pass
-        assert looking.asked == []
-        assert [sample.turn for sample in await flow.store.ready(limit=9)] == ["first"]
+async def test_where_the_teacher_heeds_the_correction_itself_nothing_else_is_looked_at(hinted: Flow) -> None:
+    looking = Looking()
+    hinted.asks(base=Following(()), hindsight=looking)
+    await say(hinted, "first", -1, parent=None, at_s=5.0, hints=1)
+    await say(hinted, "good", 1, parent="first", at_s=6.0)
+    await hinted.store.end_session("s1", why="done", at_s=9.0)
+    while await hinted.teach.once():
+        pass
+    assert looking.asked == []
+    assert [sample.turn for sample in await hinted.store.ready(limit=9)] == ["first"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,16 +53,13 @@ async def on_a_machine(home: Path, rate: float, *, size: int = 4, least: int = 1
     """A stage that admits what `said` makes, its trainer as fast as that."""
     settings = replace(SETTINGS, batch_size=size, min_batch=least, max_wait_s=0.0, max_lag=99, max_sample_tokens=32_768)
     trainer = ScriptedTrainer()
-    store = await Store.open(home)
-    try:
+    async with aclosing(await Store.open(home)) as store:
         flow = Flow(home, store, trainer, settings)
         flow.stage.costs = flow.stage._parts.costs
         flow.stage.costs.limit_s, flow.stage.costs.updates = LIMIT_S, 2
         trainer.answer = machine(rate, lambda: flow)
         await flow.stage.start()
         yield flow
-    finally:
-        await store.aclose()
 
 
 async def said(flow: Flow, *names: str) -> None:

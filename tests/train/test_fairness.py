@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,18 +15,9 @@ from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.teach.floods import DAY_S, DailyCounts
 from openclaw_rl.teach.settings import TeachSettings
+from openclaw_rl.testing.clock import Clock
 from openclaw_rl.train.schedule import apart, most_of_one, shared_fairly
 from openclaw_rl.train.settings import TrainSettings
-
-
-@dataclass
-class Hands:
-    """A clock turned by hand."""
-
-    now_s: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def corrected(name: str, words: str) -> Verdict:
@@ -73,7 +64,7 @@ def test_what_trains_the_anchor_alone_takes_nothing_of_a_users_share() -> None:
 
 
 def test_the_same_correction_counts_only_so_often_a_day() -> None:
-    clock = Hands()
+    clock = Clock(0.0)
     floods = DailyCounts(TeachSettings(same_words_a_day=2), clock)
     ann = [replace(turn(f"a{index}"), user="ann") for index in range(5)]
     said = ["Say it  in French.", "say it in french.", "Say it in French."]
@@ -83,12 +74,12 @@ def test_the_same_correction_counts_only_so_often_a_day() -> None:
     assert floods.refusal(ann[3], corrected("a3", "Be short, please.")) is None  # other words
     bob = replace(turn("b"), user="bob")
     assert floods.refusal(bob, corrected("b", said[0])) is None  # another user
-    clock.now_s = DAY_S
+    clock.advance(DAY_S)
     assert floods.refusal(ann[4], corrected("a4", said[0])) is None  # another day
 
 
 def test_a_user_gives_only_so_many_samples_a_day_where_that_is_set() -> None:
-    floods = DailyCounts(TeachSettings(user_samples_a_day=1), Hands())
+    floods = DailyCounts(TeachSettings(user_samples_a_day=1), Clock(0.0))
     assert floods.refusal(turn("a"), verdict("a", 1)) is None
     assert floods.refusal(turn("b"), verdict("b", 1)) is DropReason.TOO_MANY
 

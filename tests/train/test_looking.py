@@ -62,11 +62,10 @@ async def test_a_step_that_is_due_does_not_wait_until_every_judged_turn_was_look
         assert flow.trainer.batches == [["t00"], ["t01"]]
 
 
-async def test_turns_that_take_no_time_are_looked_at_together(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
-        guide = await _slow(flow, SLICE_S / 100)
-        await flow.once()
-        assert len(guide.asked) == JUDGED
+async def test_turns_that_take_no_time_are_looked_at_together(flow: Flow) -> None:
+    guide = await _slow(flow, SLICE_S / 100)
+    await flow.once()
+    assert len(guide.asked) == JUDGED
 
 
 async def test_all_of_them_come_up_in_the_end_each_once(tmp_path: Path) -> None:
@@ -121,17 +120,16 @@ async def test_what_waits_is_counted_while_a_step_is_under_way_and_while_the_gat
     assert seen == [(2, 3), (2, 3), (0, 3)]
 
 
-async def test_a_step_under_way_is_named(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
-        said: list[TrainStatus] = []
+async def test_a_step_under_way_is_named(flow: Flow) -> None:
+    said: list[TrainStatus] = []
 
-        async def note() -> None:
-            said.append(flow.stage.status)
+    async def note() -> None:
+        said.append(flow.stage.status)
 
-        flow.trainer.before_export = note
-        await flow.judged("a", -1)
-        await flow.judged("b", -1)
-        await flow.once()
-        (status,) = said
-        assert status.is_training and status.doing == "taking a step over 2 samples for shared"
-        assert flow.stage.status.doing == ""
+    flow.trainer.before_export = note
+    await flow.judged("a", -1)
+    await flow.judged("b", -1)
+    await flow.once()
+    (status,) = said
+    assert status.is_training and status.doing == "taking a step over 2 samples for shared"
+    assert flow.stage.status.doing == ""

@@ -63,18 +63,17 @@ def test_rehearsals_take_no_more_tokens_than_there_is_room_for() -> None:
     assert chosen([hinted, plain], RehearsalBudget(9, 5)) == [plain]  # a smaller one still fits
 
 
-async def test_a_rehearsal_whose_hint_was_taken_back_is_dropped(tmp_path: Path) -> None:
-    async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        flow.asks(base=Following(("Be brief.",)))
-        kept = await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
-        await flow.judged("good", 1)
-        await flow.store.end_session("s1", why="idle", at_s=2.0)
-        await settle(flow)
-        assert flow.stage.status.rehearsals == 1
-        await flow.store.hints.remove(kept.id)
-        await settle(flow)
-        assert flow.stage.status.rehearsals == 0
-        assert await flow.state("good") is DropReason.NO_SIGNAL
+async def test_a_rehearsal_whose_hint_was_taken_back_is_dropped(hinted: Flow) -> None:
+    hinted.asks(base=Following(("Be brief.",)))
+    kept = await hinted.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
+    await hinted.judged("good", 1)
+    await hinted.store.end_session("s1", why="idle", at_s=2.0)
+    await settle(hinted)
+    assert hinted.stage.status.rehearsals == 1
+    await hinted.store.hints.remove(kept.id)
+    await settle(hinted)
+    assert hinted.stage.status.rehearsals == 0
+    assert await hinted.state("good") is DropReason.NO_SIGNAL
 
 
 def test_of_those_that_rode_each_kind_has_its_turn_and_in_it_each_reply() -> None:
@@ -146,25 +145,23 @@ async def test_a_rehearsal_is_consumed_by_one_step_and_read_again_by_the_next(tm
     ids=["beside", "against", "unknown"],
 )
 async def test_it_is_not_read_again_where_a_later_wish_speaks_against_it(
-    tmp_path: Path, wish: str, is_read: bool
+    hinted: Flow, wish: str, is_read: bool
 ) -> None:
-    async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
-        await taught(flow)
-        await flow.store.hints.adopt("ann", Hint(wish), turn=None, at_s=1e9)
-        await flow.pass_gate(PolicyVersion(SHARED, 1))
-        await settle(flow)
-        assert flow.trainer.batches[1] == (["c", "d", "good"] if is_read else ["c", "d"])
+    await hinted.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
+    await taught(hinted)
+    await hinted.store.hints.adopt("ann", Hint(wish), turn=None, at_s=1e9)
+    await hinted.pass_gate(PolicyVersion(SHARED, 1))
+    await settle(hinted)
+    assert hinted.trainer.batches[1] == (["c", "d", "good"] if is_read else ["c", "d"])
 
 
-async def test_nor_of_somebody_who_may_not_teach_any_more(tmp_path: Path) -> None:
-    async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
-        await taught(flow)
-        flow.rules(may_teach=lambda turn: False)
-        await flow.pass_gate(PolicyVersion(SHARED, 1))
-        await settle(flow)
-        assert flow.trainer.batches[1] == ["c", "d"]
+async def test_nor_of_somebody_who_may_not_teach_any_more(hinted: Flow) -> None:
+    await hinted.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
+    await taught(hinted)
+    hinted.rules(may_teach=lambda turn: False)
+    await hinted.pass_gate(PolicyVersion(SHARED, 1))
+    await settle(hinted)
+    assert hinted.trainer.batches[1] == ["c", "d"]
 
 
 async def test_a_failure_may_be_that_of_what_was_read_again(tmp_path: Path) -> None:
@@ -183,14 +180,13 @@ async def test_a_failure_may_be_that_of_what_was_read_again(tmp_path: Path) -> N
         assert await flow.state("b") is State.TRAINED
 
 
-async def test_nor_is_it_read_again_once_its_hint_was_taken_back(tmp_path: Path) -> None:
-    async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        kept = await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
-        await taught(flow)
-        await flow.store.hints.remove(kept.id)
-        await flow.pass_gate(PolicyVersion(SHARED, 1))
-        await settle(flow)
-        assert flow.trainer.batches[1:] == [["c", "d"]]
+async def test_nor_is_it_read_again_once_its_hint_was_taken_back(hinted: Flow) -> None:
+    kept = await hinted.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
+    await taught(hinted)
+    await hinted.store.hints.remove(kept.id)
+    await hinted.pass_gate(PolicyVersion(SHARED, 1))
+    await settle(hinted)
+    assert hinted.trainer.batches[1:] == [["c", "d"]]
 
 
 @pytest.mark.parametrize("settings", [replace(SETTINGS, rehearse_again=0), replace(SETTINGS, rehearsal_samples=0)])
@@ -205,15 +201,14 @@ async def test_without_room_or_where_each_rides_once_nothing_is_read_again(
         assert flow.trainer.batches[1] == ["c", "d"]
 
 
-async def test_what_was_forgotten_while_a_step_read_it_again_makes_no_version(tmp_path: Path) -> None:
-    async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        await flow.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
-        await taught(flow)
-        await flow.pass_gate(PolicyVersion(SHARED, 1))
+async def test_what_was_forgotten_while_a_step_read_it_again_makes_no_version(hinted: Flow) -> None:
+    await hinted.store.hints.adopt("ann", Hint("Be brief."), turn=None, at_s=1.0)
+    await taught(hinted)
+    await hinted.pass_gate(PolicyVersion(SHARED, 1))
 
-        async def erased() -> None:
-            await flow.store.erase_older(before_s=1e12)
+    async def erased() -> None:
+        await hinted.store.erase_older(before_s=1e12)
 
-        flow.trainer.before_export = erased
-        await flow.once()
-        assert [row.version.number for row in await flow.store.versions()] == [0, 1]
+    hinted.trainer.before_export = erased
+    await hinted.once()
+    assert [row.version.number for row in await hinted.store.versions()] == [0, 1]

@@ -36,70 +36,67 @@ async def rounds(flow: Flow, *, seconds: float = 1000.0, most: int = 30) -> None
     raise AssertionError("the stage never came to rest")
 
 
-async def test_a_step_makes_a_version_in_its_folder_with_a_manifest(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
-        await flow.judged("a", -1, hints=1)
-        await flow.judged("b", 1)
-        assert await flow.once()
-        [row] = [row for row in await flow.store.versions() if not row.version.is_base]
-        assert (row.version, row.status, row.turns) == (ONE, VersionStatus.CANDIDATE, ("a", "b"))
-        assert row.folder == tmp_path / "versions" / "shared.1"
-        assert [path.name for path in row.folder.parent.iterdir()] == ["shared.1"]
-        manifest = read_manifest(row.folder)
-        assert (manifest.version, manifest.parent, manifest.turns) == (ONE, PolicyVersion(SHARED, 0), ("a", "b"))
-        assert manifest.digest == row.digest == digest_of_folder(row.folder)
-        assert (manifest.metrics, manifest.settings) == ({"loss": 0.5}, {"method": "opd"})
-        assert (await flow.state("a"), await flow.state("b")) == (State.TRAINED, State.TRAINED)
-        assert flow.stage.candidate_made.is_set()
-        assert flow.stage.status.steps == 1
+async def test_a_step_makes_a_version_in_its_folder_with_a_manifest(flow: Flow, tmp_path: Path) -> None:
+    await flow.judged("a", -1, hints=1)
+    await flow.judged("b", 1)
+    assert await flow.once()
+    [row] = [row for row in await flow.store.versions() if not row.version.is_base]
+    assert (row.version, row.status, row.turns) == (ONE, VersionStatus.CANDIDATE, ("a", "b"))
+    assert row.folder == tmp_path / "versions" / "shared.1"
+    assert [path.name for path in row.folder.parent.iterdir()] == ["shared.1"]
+    manifest = read_manifest(row.folder)
+    assert (manifest.version, manifest.parent, manifest.turns) == (ONE, PolicyVersion(SHARED, 0), ("a", "b"))
+    assert manifest.digest == row.digest == digest_of_folder(row.folder)
+    assert (manifest.metrics, manifest.settings) == ({"loss": 0.5}, {"method": "opd"})
+    assert (await flow.state("a"), await flow.state("b")) == (State.TRAINED, State.TRAINED)
+    assert flow.stage.candidate_made.is_set()
+    assert flow.stage.status.steps == 1
 
 
-async def test_no_step_is_taken_while_a_version_is_at_the_gate_and_the_next_goes_on_from_it(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
-        for name in ("a", "b", "c", "d"):
-            await flow.judged(name, -1)
-        await rounds(flow)
-        assert flow.trainer.batches == [["a", "b"]]
-        assert flow.stage.status.why_waiting == "version shared.1 is at the gate"
-        await flow.pass_gate(ONE)
-        await rounds(flow)
-        assert flow.trainer.batches == [["a", "b"], ["c", "d"]]
-        assert flow.trainer.resumed == [None, tmp_path / "versions" / "shared.1"]
+async def test_no_step_is_taken_while_a_version_is_at_the_gate_and_the_next_goes_on_from_it(
+    flow: Flow, tmp_path: Path
+) -> None:
+    for name in ("a", "b", "c", "d"):
+        await flow.judged(name, -1)
+    await rounds(flow)
+    assert flow.trainer.batches == [["a", "b"]]
+    assert flow.stage.status.why_waiting == "version shared.1 is at the gate"
+    await flow.pass_gate(ONE)
+    await rounds(flow)
+    assert flow.trainer.batches == [["a", "b"], ["c", "d"]]
+    assert flow.trainer.resumed == [None, tmp_path / "versions" / "shared.1"]
 
 
-async def test_after_a_refusal_the_next_step_starts_from_what_is_served_under_a_new_number(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
-        for name in ("a", "b", "c", "d"):
-            await flow.judged(name, -1)
-        await rounds(flow)
-        await flow.store.settle(ONE, VersionStatus.REFUSED, "too far from the base model", {})
-        await rounds(flow)
-        assert flow.trainer.resumed == [None, None]
-        assert [str(row.version) for row in await flow.store.versions()][-2:] == ["shared.1", "shared.2"]
+async def test_after_a_refusal_the_next_step_starts_from_what_is_served_under_a_new_number(flow: Flow) -> None:
+    for name in ("a", "b", "c", "d"):
+        await flow.judged(name, -1)
+    await rounds(flow)
+    await flow.store.settle(ONE, VersionStatus.REFUSED, "too far from the base model", {})
+    await rounds(flow)
+    assert flow.trainer.resumed == [None, None]
+    assert [str(row.version) for row in await flow.store.versions()][-2:] == ["shared.1", "shared.2"]
 
 
-async def test_fewer_samples_wait_for_others_and_the_status_says_so(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
-        await flow.judged("a", -1)
-        await rounds(flow, seconds=0.0)
-        assert flow.stage.status.why_waiting.startswith("1 of 2 samples are ready; without more")
-        flow.now_s += 60.0
-        await rounds(flow, seconds=0.0)
-        assert flow.trainer.batches == [["a"]]
+async def test_fewer_samples_wait_for_others_and_the_status_says_so(flow: Flow) -> None:
+    await flow.judged("a", -1)
+    await rounds(flow, seconds=0.0)
+    assert flow.stage.status.why_waiting.startswith("1 of 2 samples are ready; without more")
+    flow.now_s += 60.0
+    await rounds(flow, seconds=0.0)
+    assert flow.trainer.batches == [["a"]]
 
 
-async def test_a_promoted_turn_without_reward_makes_no_step_but_rides_along(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
-        await flow.judged("zero", 0, mean=0.0)
-        await flow.store.end_session("s1", why="idle", at_s=2.0)
-        await rounds(flow)
-        assert (flow.stage.status.ready, flow.stage.status.rehearsals) == (0, 1)
-        assert flow.trainer.batches == []
-        await flow.judged("a", -1, session_id="s2")
-        await rounds(flow)
-        flow.now_s += 60.0
-        await rounds(flow)
-        assert flow.trainer.batches == [["zero", "a"]]
+async def test_a_promoted_turn_without_reward_makes_no_step_but_rides_along(flow: Flow) -> None:
+    await flow.judged("zero", 0, mean=0.0)
+    await flow.store.end_session("s1", why="idle", at_s=2.0)
+    await rounds(flow)
+    assert (flow.stage.status.ready, flow.stage.status.rehearsals) == (0, 1)
+    assert flow.trainer.batches == []
+    await flow.judged("a", -1, session_id="s2")
+    await rounds(flow)
+    flow.now_s += 60.0
+    await rounds(flow)
+    assert flow.trainer.batches == [["zero", "a"]]
 
 
 class CrashingStore(Store):
@@ -219,25 +216,24 @@ async def test_what_no_update_came_nearer_to_is_named_as_not_learnable(tmp_path:
         assert [await flow.state(name) for name in "ab"] == [DropReason.NOT_LEARNABLE] * 2
 
 
-async def test_what_a_refused_version_gave_back_is_learned_apart_and_more_gently(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
-        for name in ("a", "b", "c"):
-            await flow.judged(name, -1)
-        await rounds(flow)
-        await flow.store.refusals.refuse(ONE, Refusal("it forgot how to add", {}, most=2))
-        await rounds(flow)
-        assert flow.trainer.batches == [["a", "b"], ["a", "b"]]  # c, which was not refused, waits for its own step
-        assert flow.trainer.gentleness == [0, 1]
-        again = await flow.store.version(TWO)
-        assert again is not None and again.metrics == {"loss": 0.5, GENTLENESS: 1.0}
-        assert past_step(again).gentleness == 1  # it is made again as it was made
-        await flow.store.refusals.refuse(TWO, Refusal("again", {}, most=2))
-        await rounds(flow)
-        assert (flow.trainer.batches[-1], flow.trainer.gentleness[-1]) == (["a", "b"], 2)
-        await flow.pass_gate(PolicyVersion(SHARED, 3))
-        await rounds(flow)
-        assert (flow.trainer.batches[-1], flow.trainer.gentleness[-1]) == (["c"], 0)
-        assert [await flow.state(name) for name in "abc"] == [State.TRAINED] * 3
+async def test_what_a_refused_version_gave_back_is_learned_apart_and_more_gently(flow: Flow) -> None:
+    for name in ("a", "b", "c"):
+        await flow.judged(name, -1)
+    await rounds(flow)
+    await flow.store.refusals.refuse(ONE, Refusal("it forgot how to add", {}, most=2))
+    await rounds(flow)
+    assert flow.trainer.batches == [["a", "b"], ["a", "b"]]  # c, which was not refused, waits for its own step
+    assert flow.trainer.gentleness == [0, 1]
+    again = await flow.store.version(TWO)
+    assert again is not None and again.metrics == {"loss": 0.5, GENTLENESS: 1.0}
+    assert past_step(again).gentleness == 1  # it is made again as it was made
+    await flow.store.refusals.refuse(TWO, Refusal("again", {}, most=2))
+    await rounds(flow)
+    assert (flow.trainer.batches[-1], flow.trainer.gentleness[-1]) == (["a", "b"], 2)
+    await flow.pass_gate(PolicyVersion(SHARED, 3))
+    await rounds(flow)
+    assert (flow.trainer.batches[-1], flow.trainer.gentleness[-1]) == (["c"], 0)
+    assert [await flow.state(name) for name in "abc"] == [State.TRAINED] * 3
 
 
 async def test_samples_the_trainer_could_not_use_are_dropped_in_the_same_transaction(tmp_path: Path) -> None:
@@ -283,30 +279,32 @@ async def test_stale_samples_are_dropped_by_the_versions_that_were_served_since(
         assert await flow.state("fits") is State.TRAINED
 
 
-async def test_a_step_whose_parent_is_rolled_back_meanwhile_is_discarded_and_taken_again(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
-        for name in ("a", "b", "c", "d"):
-            await flow.judged(name, -1)
-        await rounds(flow)
-        await flow.pass_gate(ONE)
-        flow.trainer.before_export = lambda: flow.store.set_current(PolicyVersion(SHARED, 0), why="rolled back")
-        await flow.once()
-        assert await flow.state("c") is State.READY
-        assert not (tmp_path / "versions" / "shared.2").exists()
-        await rounds(flow)
-        assert flow.trainer.batches == [["a", "b"], ["c", "d"], ["c", "d"]]
-        assert flow.trainer.resumed == [None, tmp_path / "versions" / "shared.1", None]
-        assert (await flow.store.versions())[-1].parent == PolicyVersion(SHARED, 0)
+async def test_a_step_whose_parent_is_rolled_back_meanwhile_is_discarded_and_taken_again(
+    flow: Flow, tmp_path: Path
+) -> None:
+    for name in ("a", "b", "c", "d"):
+        await flow.judged(name, -1)
+    await rounds(flow)
+    await flow.pass_gate(ONE)
+    flow.trainer.before_export = lambda: flow.store.set_current(PolicyVersion(SHARED, 0), why="rolled back")
+    await flow.once()
+    assert await flow.state("c") is State.READY
+    assert not (tmp_path / "versions" / "shared.2").exists()
+    await rounds(flow)
+    assert flow.trainer.batches == [["a", "b"], ["c", "d"], ["c", "d"]]
+    assert flow.trainer.resumed == [None, tmp_path / "versions" / "shared.1", None]
+    assert (await flow.store.versions())[-1].parent == PolicyVersion(SHARED, 0)
 
 
-async def test_a_turn_forgotten_while_it_is_trained_on_leaves_no_trace_in_the_weights(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
-        await flow.judged("a", -1)
-        await flow.judged("b", -1)
-        flow.trainer.before_export = lambda: flow.store.drop("a", DropReason.FORGOTTEN)
-        await flow.once()
-        assert (await flow.state("a"), await flow.state("b")) == (DropReason.FORGOTTEN, State.READY)
-        assert list((tmp_path / "versions").iterdir()) == []
+async def test_a_turn_forgotten_while_it_is_trained_on_leaves_no_trace_in_the_weights(
+    flow: Flow, tmp_path: Path
+) -> None:
+    await flow.judged("a", -1)
+    await flow.judged("b", -1)
+    flow.trainer.before_export = lambda: flow.store.drop("a", DropReason.FORGOTTEN)
+    await flow.once()
+    assert (await flow.state("a"), await flow.state("b")) == (DropReason.FORGOTTEN, State.READY)
+    assert list((tmp_path / "versions").iterdir()) == []
 
 
 async def test_the_stage_runs_by_itself_from_verdict_to_version(tmp_path: Path) -> None:
@@ -327,27 +325,25 @@ async def test_the_stage_runs_by_itself_from_verdict_to_version(tmp_path: Path) 
         assert flow.trainer.batches == [["a", "b"], ["c", "d"]]
 
 
-async def test_while_training_is_frozen_what_is_ready_waits(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
-        await flow.store.orders.freeze(at_s=1.0)
-        await flow.judged("a", -1)
-        await flow.judged("b", -1)
-        await rounds(flow)
-        assert flow.trainer.batches == []
-        assert (flow.stage.status.ready, flow.stage.status.why_waiting) == (2, FROZEN)
-        await flow.store.orders.unfreeze()
-        assert await flow.once()
-        assert flow.trainer.batches == [["a", "b"]]
+async def test_while_training_is_frozen_what_is_ready_waits(flow: Flow) -> None:
+    await flow.store.orders.freeze(at_s=1.0)
+    await flow.judged("a", -1)
+    await flow.judged("b", -1)
+    await rounds(flow)
+    assert flow.trainer.batches == []
+    assert (flow.stage.status.ready, flow.stage.status.why_waiting) == (2, FROZEN)
+    await flow.store.orders.unfreeze()
+    assert await flow.once()
+    assert flow.trainer.batches == [["a", "b"]]
 
 
-async def test_behind_a_pin_a_step_goes_on_from_what_was_trained_last(tmp_path: Path) -> None:
-    async with flowing(tmp_path) as flow:
-        for name in ("a", "b", "c", "d"):
-            await flow.judged(name, -1)
-        assert await flow.once()
-        await flow.pass_gate(ONE)
-        await flow.store.orders.pin(PolicyVersion(SHARED, 0), at_s=1.0)
-        await rounds(flow)
-        row = await flow.store.version(TWO)
-        assert row is not None and row.parent == ONE
-        assert flow.trainer.resumed == [None, tmp_path / "versions" / "shared.1"]
+async def test_behind_a_pin_a_step_goes_on_from_what_was_trained_last(flow: Flow, tmp_path: Path) -> None:
+    for name in ("a", "b", "c", "d"):
+        await flow.judged(name, -1)
+    assert await flow.once()
+    await flow.pass_gate(ONE)
+    await flow.store.orders.pin(PolicyVersion(SHARED, 0), at_s=1.0)
+    await rounds(flow)
+    row = await flow.store.version(TWO)
+    assert row is not None and row.parent == ONE
+    assert flow.trainer.resumed == [None, tmp_path / "versions" / "shared.1"]

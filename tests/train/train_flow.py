@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -111,8 +111,5 @@ async def flowing(
     home: Path, *, trainer: ScriptedTrainer | None = None, settings: TrainSettings = SETTINGS,
     wants: Wants = Wants.EITHER, teaches: TeachSettings = TEACHES,
 ) -> AsyncIterator[Flow]:  # fmt: skip
-    store = await Store.open(home)
-    try:
+    async with aclosing(await Store.open(home)) as store:
         yield Flow(home, store, trainer or ScriptedTrainer(), settings, wants, teaches)
-    finally:
-        await store.aclose()

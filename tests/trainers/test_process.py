@@ -14,7 +14,6 @@ from trainer_models import Recorder, settings_of
 
 from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import StepProgress
-from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import StepTooCostlyError, TrainerError
 from openclaw_rl.trainers.frames import OpenCommand, Opened, StepCommand
@@ -26,12 +25,6 @@ from openclaw_rl.trainers.worker import _Answers, _reporter
 ONE = PolicyVersion("shared", 1)
 TWO = PolicyVersion("shared", 2)
 SETTINGS = settings_of(MethodSettings(name=Method.COMBINE), nice=0)
-
-
-def long_batch(recorder: Recorder) -> list[Sample]:
-    """Enough to be found in the middle of it."""
-    response = tuple(range(10, 60)) * 4
-    return [recorder.sample((1, number % 60), response, turn=str(number), score=1.0) for number in range(60)]
 
 
 def ticks(pid: int) -> int:
@@ -51,8 +44,7 @@ async def busy(pid: int) -> None:
 
 
 async def test_the_process_does_what_the_trainer_does(trainer_model: Path, recorder: Recorder, tmp_path: Path) -> None:
-    trainer = await TrainerProcess.start(trainer_model, SETTINGS)
-    try:
+    async with contextlib.aclosing(await TrainerProcess.start(trainer_model, SETTINGS)) as trainer:
         report = await trainer.step(recorder.batch(), resume=None)
         adapter = await trainer.export(tmp_path / "1", ONE)
         await trainer.step(recorder.batch(), resume=adapter.folder)
@@ -61,8 +53,6 @@ async def test_the_process_does_what_the_trainer_does(trainer_model: Path, recor
         await trainer.step(recorder.batch(), resume=adapter.folder)
         again = await trainer.export(tmp_path / "3", TWO)
         from_base = await trainer.step(recorder.batch(), resume=None)
-    finally:
-        await trainer.aclose()
     own = LoraTrainer.open(trainer_model, SETTINGS)
     here = own.step(recorder.batch())
     assert report.took_step
@@ -81,7 +71,7 @@ async def test_a_process_killed_in_mid_step_is_replaced_and_nothing_is_lost(
         first = await trainer.export(tmp_path / "1", ONE)
         pid = trainer.pid
         assert pid is not None
-        step = asyncio.create_task(trainer.step(long_batch(recorder), resume=first.folder))
+        step = asyncio.create_task(trainer.step(recorder.long_batch(), resume=first.folder))
         await busy(pid)
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(TrainerError, match="killed"):
@@ -105,7 +95,7 @@ async def test_a_cancelled_wait_ends_the_process_so_that_no_answer_meets_the_wro
     trainer = await TrainerProcess.start(trainer_model, SETTINGS)
     pid = trainer.pid
     assert pid is not None
-    step = asyncio.create_task(trainer.step(long_batch(recorder), resume=None))
+    step = asyncio.create_task(trainer.step(recorder.long_batch(), resume=None))
     await busy(pid)
     step.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -121,7 +111,7 @@ async def test_closing_ends_a_step_in_progress(trainer_model: Path, recorder: Re
     trainer = await TrainerProcess.start(trainer_model, SETTINGS)
     pid = trainer.pid
     assert pid is not None
-    step = asyncio.create_task(trainer.step(long_batch(recorder), resume=None))
+    step = asyncio.create_task(trainer.step(recorder.long_batch(), resume=None))
     await busy(pid)
     await trainer.aclose()
     with pytest.raises(TrainerError):
@@ -146,7 +136,7 @@ async def test_a_step_that_takes_too_long_says_that_it_was_the_step(trainer_mode
     trainer = await TrainerProcess.start(trainer_model, SETTINGS)
     trainer._settings = replace(SETTINGS, timeout_s=0.05)
     with pytest.raises(StepTooCostlyError, match=r"within 0.05 s") as told:
-        await trainer.step(long_batch(recorder) * 20, resume=None)
+        await trainer.step(recorder.long_batch() * 20, resume=None)
     assert told.value.after_s == 0.05
     assert trainer.pid is None
 
@@ -202,7 +192,7 @@ def test_the_process_leaves_in_mid_step_when_its_owner_is_gone(trainer_model: Pa
     pipe.write(child.stdin, OpenCommand(trainer_model, replace(SETTINGS, nice=19), None))
     assert isinstance(pipe.read(child.stdout), Opened)
     assert os.getpriority(os.PRIO_PROCESS, child.pid) == 19
-    pipe.write(child.stdin, StepCommand(tuple(long_batch(recorder) * 20), None))
+    pipe.write(child.stdin, StepCommand(tuple(recorder.long_batch() * 20), None))
     asyncio.run(busy(child.pid))
     child.stdin.close()
     assert child.wait(timeout=30) == 0

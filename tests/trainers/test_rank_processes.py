@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,12 +32,6 @@ CLOSE = 2e-6
 def children(pid: int) -> list[int]:
     """The processes that a process started."""
     return [int(found) for found in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def long_batch(recorder: Recorder) -> list[Sample]:
-    """Enough to be found in the middle of it."""
-    response = tuple(range(10, 60)) * 4
-    return [recorder.sample((1, number % 60), response, turn=str(number), score=1.0) for number in range(60)]
 
 
 async def gone(pid: int) -> None:
@@ -71,13 +66,12 @@ async def test_two_processes_and_torchrun_write_what_one_process_writes(
 async def test_a_rank_killed_in_mid_step_fails_the_step_and_another_is_started(
     trainer_model: Path, recorder: Recorder, tmp_path: Path
 ) -> None:
-    trainer = TrainerProcess(trainer_model, SETTINGS)
-    try:
+    async with aclosing(TrainerProcess(trainer_model, SETTINGS)) as trainer:
         await trainer.step(recorder.batch(), resume=None)
         adapter = await trainer.export(tmp_path / "1", ONE)
         assert trainer.pid is not None
         first, other = trainer.pid, children(trainer.pid)[0]
-        step = asyncio.create_task(trainer.step(long_batch(recorder), resume=adapter.folder))
+        step = asyncio.create_task(trainer.step(recorder.long_batch(), resume=adapter.folder))
         await asyncio.sleep(0.2)
         os.kill(other, signal.SIGKILL)
         with pytest.raises(StepTooCostlyError, match="rank 1 of the trainer ended: it was killed"):
@@ -94,15 +88,10 @@ async def test_a_rank_killed_in_mid_step_fails_the_step_and_another_is_started(
             await gone(other)
         with pytest.raises(TrainerError, match="process is gone"):
             await trainer.export(tmp_path / "3", TWO)
-    finally:
-        await trainer.aclose()
     own = replace(SETTINGS, ranks=1)
-    alone = TrainerProcess(trainer_model, own)
-    try:
+    async with aclosing(TrainerProcess(trainer_model, own)) as alone:
         await alone.step(recorder.batch(), resume=adapter.folder)
         expected = await alone.export(tmp_path / "own", TWO)
-    finally:
-        await alone.aclose()
     differences = [
         float((one - load_file(again.folder / WEIGHTS)[name]).abs().max())
         for name, one in load_file(expected.folder / WEIGHTS).items()
@@ -111,17 +100,11 @@ async def test_a_rank_killed_in_mid_step_fails_the_step_and_another_is_started(
 
 
 async def test_what_is_wrong_is_said_once_and_clearly(trainer_model: Path, recorder: Recorder, tmp_path: Path) -> None:
-    trainer = TrainerProcess(trainer_model, SETTINGS)
-    try:
+    async with aclosing(TrainerProcess(trainer_model, SETTINGS)) as trainer:
         with pytest.raises(TrainerError, match="has no adapter"):
             await trainer.step(recorder.batch(), resume=tmp_path / "nowhere")
         assert (await trainer.step(recorder.batch(), resume=None)).took_step
-    finally:
-        await trainer.aclose()
     launcher = f"{sys.executable} -m torch.distributed.run --standalone --nproc-per-node 1"
-    other = TrainerProcess(trainer_model, replace(SETTINGS, launcher=launcher))
-    try:
+    async with aclosing(TrainerProcess(trainer_model, replace(SETTINGS, launcher=launcher))) as other:
         with pytest.raises(TrainerError, match=r"trainer\.ranks is 2, and trainer\.launcher started 1"):
             await other.step(recorder.batch(), resume=None)
-    finally:
-        await other.aclose()

@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from safetensors.torch import load_file
 from trainer_models import Recorder, settings_of
 
 from openclaw_rl.core.adapter import WEIGHTS
-from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import TrainerError
 from openclaw_rl.testing.ray_nodes import RayNodes, descendants, is_alive, ray_nodes
@@ -42,11 +42,6 @@ def nodes() -> Iterator[RayNodes]:
 def difference(one: Path, other: Path) -> float:
     weights = load_file(other / WEIGHTS)
     return max(float((weight - weights[name]).abs().max()) for name, weight in load_file(one / WEIGHTS).items())
-
-
-def long_batch(recorder: Recorder) -> list[Sample]:
-    response = tuple(range(10, 60)) * 4
-    return [recorder.sample((1, number % 60), response, turn=str(number), score=1.0) for number in range(60)]
 
 
 def ranks_on(nodes: RayNodes, number: int) -> list[int]:
@@ -79,7 +74,7 @@ async def test_ranks_on_nodes_write_what_one_process_writes_and_outlive_a_lost_n
         assert difference((await alone.export(tmp_path / "alone1", ONE)).folder, first.folder) < CLOSE
 
         (other,) = ranks_on(nodes, 1)
-        step = asyncio.create_task(placed.step(long_batch(recorder), resume=first.folder))
+        step = asyncio.create_task(placed.step(recorder.long_batch(), resume=first.folder))
         await asyncio.sleep(0.2)
         nodes.kill(nodes.with_a_place())
         with pytest.raises(TrainerError, match="the trainer's process ended: exit code 1"):
@@ -107,9 +102,6 @@ async def test_a_cluster_without_room_is_said(nodes: RayNodes, trainer_model: Pa
     launcher = shlex.join(
         [sys.executable, "-m", "openclaw_rl.cluster.ranks", "--address", nodes.address, "--ranks", "9"]
     )
-    trainer = TrainerProcess(trainer_model, replace(SETTINGS, ranks=9, launcher=launcher))
-    try:
+    async with aclosing(TrainerProcess(trainer_model, replace(SETTINGS, ranks=9, launcher=launcher))) as trainer:
         with pytest.raises(TrainerError, match="exit code 1"):
             await trainer.step(recorder.batch(), resume=None)
-    finally:
-        await trainer.aclose()

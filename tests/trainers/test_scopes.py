@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -201,16 +202,13 @@ async def test_a_process_that_was_killed_rebases_as_the_trainer_itself_does(
     ann = trainer.export(tmp_path / "ann.1", ANN_ONE)
     trainer.restore(ann.folder, two.folder)
     want = trainer.export(tmp_path / "here", ANN_TWO)
-    process = await TrainerProcess.start(trainer_model, replace(SETTINGS, nice=0))
-    try:
+    async with aclosing(await TrainerProcess.start(trainer_model, replace(SETTINGS, nice=0))) as process:
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(TrainerError):
             await process.rebase(resume=ann.folder, under=two.folder)
         await process.rebase(resume=ann.folder, under=two.folder)
         assert (await process.export(tmp_path / "there", ANN_TWO)).digest == want.digest
-    finally:
-        await process.aclose()
 
 
 def test_the_shelf_holds_so_many_and_lets_go_of_the_one_unused_longest(

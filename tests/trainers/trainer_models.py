@@ -81,6 +81,11 @@ class Recorder:
             self.sample((8, 9), (30, 31, 32, 33, 34), turn="blamed", score=-1.0),
         ]
 
+    def long_batch(self) -> list[Sample]:
+        """Enough for a step to be found in the middle of it."""
+        response = tuple(range(10, 60)) * 4
+        return [self.sample((1, number % 60), response, turn=str(number), score=1.0) for number in range(60)]
+
 
 def settings_of(method: MethodSettings | None = None, **settings: object) -> TrainerSettings:
     """Small LoRA weights."""

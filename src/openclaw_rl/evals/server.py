@@ -45,7 +45,7 @@ async def serving(
     start_s: float = START_S,
 ) -> AsyncIterator[Server]:
     """Runs `openclaw-rl serve` on a folder that exists. Raises EngineError if it is not up after `start_s`."""
-    port, key, log = _free_port(), secrets.token_hex(16), home / "server.log"
+    port, key, log = free_port(), secrets.token_hex(16), home / "server.log"
     command = [sys.executable, "-m", "openclaw_rl", "serve", "--model", model]
     command += ["--home", str(home), "--host", "127.0.0.1", "--port", str(port), *options]
     command += [] if config is None else ["--config", str(config)]
@@ -95,7 +95,8 @@ async def _stop(child: asyncio.subprocess.Process) -> None:
         await child.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine on which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -34,7 +34,7 @@ from openclaw_rl.render.template import ChatTemplate, settled, user_opening
 log = logging.getLogger(__name__)
 Piece = tuple[Sequence[int], str]  # ids and the key of what they render
 Part = tuple[PromptBlock, Sequence[int] | None, str]  # a block, and the ids and key it has already
-_KEPT_ENCODINGS, _KEPT_ENCODED_CHARS = 64, 1_000_000
+_KEPT = {"most": 64, "most_size": 1_000_000}
 _KEPT_FORMS, _KEPT_FORM_CHARS = 4096, 4_000_000
 _LONG_CHARS = 1000  # shorter text is encoded faster than looked up
 _OPENING_IDS = 16  # an answer's opening is searched this far back for a think mark
@@ -57,20 +57,12 @@ class ChatRenderer:
         self.stats: Counter[str] = Counter()
         self._ends: dict[tuple[int, ...], tuple[int, ...]] = {}
         # Both may be asked from several threads, in which prompts are made.
-        self._encoded: BoundedCache[tuple[str, str], tuple[int, ...]] = BoundedCache(
-            most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
-        )
+        self._encoded: BoundedCache[tuple[str, str], tuple[int, ...]] = BoundedCache(**_KEPT)
         # ids and digests of the template's own text
-        self._own: BoundedCache[tuple[str, str], tuple[tuple[int, ...], str]] = BoundedCache(
-            most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
-        )
+        self._own: BoundedCache[tuple[str, str], tuple[tuple[int, ...], str]] = BoundedCache(**_KEPT)
         # long blocks by their digests: texts are compared faster than they are digested
-        self._blocks: BoundedCache[str, tuple[str, str]] = BoundedCache(
-            most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
-        )
-        self._openings: BoundedCache[tuple[int, ...], str] = BoundedCache(
-            most=_KEPT_ENCODINGS, most_size=_KEPT_ENCODED_CHARS
-        )
+        self._blocks: BoundedCache[str, tuple[str, str]] = BoundedCache(**_KEPT)
+        self._openings: BoundedCache[tuple[int, ...], str] = BoundedCache(**_KEPT)
         self._leads: dict[str, int] = {}  # the number of ids of each added token before a block
         # replies as they were read, by their segments' keys
         self._forms: BoundedCache[str, Message] = BoundedCache(most=_KEPT_FORMS, most_size=_KEPT_FORM_CHARS)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from openclaw_rl.core.adapter import CONFIG, WEIGHTS, digest_of_folder
+from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, digest_of_folder
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.manifest import Manifest, version_folder, write_manifest
 from openclaw_rl.core.message import Json, Role, message
@@ -30,6 +30,16 @@ def a_small_adapter(folder: Path, version: PolicyVersion) -> None:
     body = bytes(range(version.number, version.number + 32))
     (folder / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header + body)
     (folder / CONFIG).write_text('{"peft_type": "LORA", "r": 4}\n', "utf-8")
+
+
+def an_adapter(folder: Path, number: int, rank: int = 4) -> Adapter:
+    """The adapter of a version of everybody's, in a folder of its own below this one; no weights are in it."""
+    made = folder / str(number)
+    if not made.exists():
+        made.mkdir()
+        (made / CONFIG).write_text(json.dumps({"r": rank}))
+        (made / WEIGHTS).write_bytes(bytes([number]))
+    return Adapter(made, digest_of_folder(made), PolicyVersion(SHARED, number))
 
 
 def with_state(folder: Path, version: PolicyVersion) -> None:

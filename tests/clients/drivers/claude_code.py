@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from drivers.notes import logged, make_files
+from drivers.notes import answered, is_answering, logged, make_files
 from talking import LONG, call, calls, direct, note, play, say, slow, small_room, wait_quiet
 
 SUMMARY = "<analysis>The talk so far.</analysis>\n<summary>The owner asked small things and was answered.</summary>"
@@ -85,7 +85,7 @@ class Talks:
         second = self.claude.ask(say("correction", "It is seven."), "--resume", name)
         third = self.claude.ask(say("more", "Thirteen."), "--resume", name)
         texts = [each.get("result") for each in (first, second, third)]
-        note("runs", texts == ["It is **seven**, of course.", "It is seven.", "Thirteen."], texts)
+        answered("runs", texts, ["It is **seven**, of course.", "It is seven.", "Thirteen."])
 
     def streamed(self) -> None:
         text = say("ask", "Seven is the number you want here.")
@@ -118,13 +118,11 @@ class Talks:
         third = self.claude.ask(say("more", both, "Five plums; the other one failed."), "--resume", name)
         fourth = self.claude.ask(say("correction", "Plums: 5."), "--resume", name)
         texts = [each.get("result") for each in (first, second, third, fourth)]
-        good = texts == [
-            "Apples three, pears four.",
-            "There is none.",
-            "Five plums; the other one failed.",
-            "Plums: 5.",
-        ]
-        note("tools", good, texts)
+        answered(
+            "tools",
+            texts,
+            ["Apples three, pears four.", "There is none.", "Five plums; the other one failed.", "Plums: 5."],
+        )
 
     def subagent(self) -> None:
         helper = call(
@@ -168,9 +166,7 @@ class Talks:
         text = say("tell", "Once upon a time there was a lighthouse by the sea. " * 8)
         with slow():
             command = [self.claude.program, "-p", text, "--resume", name, "--output-format", "stream-json", "--verbose"]
-            with self.claude.place.interrupted(
-                command, 4.0, lambda: bool(direct("state")["running"]), **self.claude.variables
-            ):
+            with self.claude.place.interrupted(command, 4.0, is_answering, **self.claude.variables):
                 wait_quiet()
         last = self.claude.ask(say("on", "Hello."), "--resume", name)
         note("cancelled", last.get("result") == "Hello.", last.get("result"))

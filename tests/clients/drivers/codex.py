@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from drivers.notes import logged, make_files
-from talking import LONG, call, calls, direct, note, play, say, slow, small_room, wait_quiet
+from drivers.notes import HeadlessTalks, answered, logged
+from talking import call, calls, direct, note, play, say
 
 SUMMARY = "The owner asked small things and was answered; nothing is left to do."
 ERRANDS = [
@@ -88,91 +88,55 @@ def shell(text: str) -> tuple[str, dict]:
     return ("exec_command", {"cmd": text})
 
 
-class Talks:
+class Talks(HeadlessTalks):
     """Its conversations."""
 
-    def __init__(self, place) -> None:
-        self.codex = Codex(place)
-        make_files(place)
-
-    def plain(self) -> None:
-        first, name = self.codex.ask(say("ask", "It is **seven**, of course."))
-        second, _ = self.codex.ask(say("correction", "It is seven."), name)
-        third, _ = self.codex.ask(say("more", "Thirteen."), name)
-        note("runs", (first, second, third) == ("It is **seven**, of course.", "It is seven.", "Thirteen."), third)
-        note("streams", third == "Thirteen.", "all its requests stream")
+    overflow_s = 240.0
 
     def tools(self) -> None:
-        first, name = self.codex.ask(say("ask", calls(shell("cat notes.txt")), "Apples three, pears four."))
-        second, _ = self.codex.ask(say("more", calls(shell("ls /nowhere/at/all; exit 3")), "There is none."), name)
+        first, name = self.agent.ask(say("ask", calls(shell("cat notes.txt")), "Apples three, pears four."))
+        second, _ = self.agent.ask(say("more", calls(shell("ls /nowhere/at/all; exit 3")), "There is none."), name)
         both = calls(shell("echo one"), shell("cat /nowhere"))
-        third, _ = self.codex.ask(say("more", both, "One; the other failed."), name)
+        third, _ = self.agent.ask(say("more", both, "One; the other failed."), name)
         plan = call("update_plan", plan=[{"step": "look", "status": "completed"}])
-        fourth, _ = self.codex.ask(say("correction", plan, "Apples: 3, pears: 4."), name)
-        texts = [first, second, third, fourth]
-        good = texts == [
-            "Apples three, pears four.",
-            "There is none.",
-            "One; the other failed.",
-            "Apples: 3, pears: 4.",
-        ]
-        note("tools", good, texts)
+        fourth, _ = self.agent.ask(say("correction", plan, "Apples: 3, pears: 4."), name)
+        due = ["Apples three, pears four.", "There is none.", "One; the other failed.", "Apples: 3, pears: 4."]
+        answered("tools", [first, second, third, fourth], due)
 
     def malformed(self) -> None:
-        first, name = self.codex.ask(say("ask", call("no_such_tool", a=1), "I used the wrong tool."))
-        second, _ = self.codex.ask(say("correction", "Never mind the tool."), name)
+        first, name = self.agent.ask(say("ask", call("no_such_tool", a=1), "I used the wrong tool."))
+        second, _ = self.agent.ask(say("correction", "Never mind the tool."), name)
         note("malformed", second == "Never mind the tool.", [first, second])
 
     def image(self) -> None:
-        see = call("view_image", path=str(self.codex.place.project / "red.png"))
-        first, name = self.codex.ask(say("look", see, "A red one."))
-        second, _ = self.codex.ask(say("correction", "Red."), name)
+        see = call("view_image", path=str(self.agent.place.project / "red.png"))
+        first, name = self.agent.ask(say("look", see, "A red one."))
+        second, _ = self.agent.ask(say("correction", "Red."), name)
         note("image", second == "Red.", [first, second])
 
     def image_given(self) -> None:
         text = say("look", "A red one, yes.")
-        done = self.codex.place.run(
-            self.codex.command(text, None, "-i", str(self.codex.place.project / "red.png"), "--"),
-            **self.codex.variables,
+        done = self.agent.place.run(
+            self.agent.command(text, None, "-i", str(self.agent.place.project / "red.png"), "--"),
+            **self.agent.variables,
         )
         note("image_given", "A red one, yes." in done.stdout, done.stdout[-400:] + done.stderr[-300:])
 
     def compacted(self) -> None:
-        _, name = self.codex.ask(say("ask", "A first answer."))
-        self.codex.ask(say("correction", "A better answer."), name)
+        _, name = self.agent.ask(say("ask", "A first answer."))
+        self.agent.ask(say("correction", "A better answer."), name)
         used = direct("state")["prompt_tokens"]
-        self.codex.configure(more=f"model_auto_compact_token_limit = {max(used - 100, 100)}")
-        after, _ = self.codex.ask(say("more", "An answer after it."), name)
-        self.codex.configure()
-        last, _ = self.codex.ask(say("correction", "A last one."), name)
+        self.agent.configure(more=f"model_auto_compact_token_limit = {max(used - 100, 100)}")
+        after, _ = self.agent.ask(say("more", "An answer after it."), name)
+        self.agent.configure()
+        last, _ = self.agent.ask(say("correction", "A last one."), name)
         note("compaction", (after, last) == ("An answer after it.", "A last one."), [after, last])
-
-    def overflow(self) -> None:
-        _, name = self.codex.ask(say("ask", "Short."))
-        self.codex.ask(say("more", "Short again."), name)
-        small_room(400)
-        second, _ = self.codex.ask(say("long", "A summary of it.", more=LONG * 40), name, timeout_s=240)
-        small_room(0)
-        third, _ = self.codex.ask(say("correction", "Shorter."), name)
-        note("overflow", third == "Shorter.", [second, third])
-
-    def cancelled(self) -> None:
-        _, name = self.codex.ask(say("ask", "First."))
-        text = say("tell", "Once upon a time there was a lighthouse by the sea. " * 8)
-        with slow():
-            command = self.codex.command(text, name)
-            with self.codex.place.interrupted(
-                command, 4.0, lambda: bool(direct("state")["running"]), **self.codex.variables
-            ):
-                wait_quiet()
-        last, _ = self.codex.ask(say("on", "Hello."), name)
-        note("cancelled", last == "Hello.", last)
 
 
 def drive(place) -> None:
     """All its conversations."""
     direct("errands", errands=ERRANDS)
-    talks = Talks(place)
+    talks = Talks(Codex(place))
     play(
         talks.plain,
         talks.tools,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from drivers.notes import logged, make_files
-from talking import LONG, call, calls, direct, note, play, say, slow, small_room, wait_quiet
+from drivers.notes import HeadlessTalks, answered, logged
+from talking import LONG, call, calls, direct, note, play, say
 
 SUMMARY = "## Goal\nSmall things.\n## Accomplished\nThey were answered."
 ERRANDS = [
@@ -72,14 +72,13 @@ class OpenCode:
         }
         (folder / "opencode.json").write_text(json.dumps(config, indent=1))
 
-    def command(self, text: str, *more: str) -> list[str]:
+    def command(self, text: str, session: str | None = None) -> list[str]:
         """One headless turn."""
-        return [self.program, "run", "--format", "json", *more, text]
+        return [self.program, "run", "--format", "json", *(["--session", session] if session else []), text]
 
-    def ask(self, text: str, session: str | None = None, *more: str, timeout_s: float = 60.0) -> tuple[str, str]:
+    def ask(self, text: str, session: str | None = None, *, timeout_s: float = 60.0) -> tuple[str, str]:
         """What it said at last, and the session."""
-        named = ("--session", session) if session else ()
-        done = self.place.run(self.command(text, *named, *more), timeout_s=timeout_s, **self.variables)
+        done = self.place.run(self.command(text, session), timeout_s=timeout_s, **self.variables)
         logged(self.place, text, done)
         said, name = "", session or ""
         for line in done.stdout.splitlines():
@@ -93,98 +92,53 @@ class OpenCode:
         return said.strip(), name
 
 
-class Talks:
+class Talks(HeadlessTalks):
     """Its conversations."""
 
-    def __init__(self, place) -> None:
-        self.code, self.notes = OpenCode(place), make_files(place)
-
-    def plain(self) -> None:
-        first, name = self.code.ask(say("ask", "It is **seven**, of course."))
-        second, _ = self.code.ask(say("correction", "It is seven."), name)
-        third, _ = self.code.ask(say("more", "Thirteen."), name)
-        note(
-            "runs",
-            (first, second, third) == ("It is **seven**, of course.", "It is seven.", "Thirteen."),
-            [first, second, third],
-        )
-        note("streams", third == "Thirteen.", "all its requests stream")
+    overflow_s = 60.0
 
     def tools(self) -> None:
-        first, name = self.code.ask(say("ask", call("read", filePath=str(self.notes)), "Apples three, pears four."))
+        first, name = self.agent.ask(say("ask", call("read", filePath=str(self.notes)), "Apples three, pears four."))
         failing = call("bash", command="ls /nowhere/at/all; exit 3", description="List it")
-        second, _ = self.code.ask(say("more", failing, "There is none."), name)
+        second, _ = self.agent.ask(say("more", failing, "There is none."), name)
         both = calls(
             ("bash", {"command": "echo one", "description": "Say one"}), ("read", {"filePath": "/nowhere.txt"})
         )
-        third, _ = self.code.ask(say("more", both, "One; the other failed."), name)
-        fourth, _ = self.code.ask(say("correction", "Apples: 3, pears: 4."), name)
-        texts = [first, second, third, fourth]
-        good = texts == [
-            "Apples three, pears four.",
-            "There is none.",
-            "One; the other failed.",
-            "Apples: 3, pears: 4.",
-        ]
-        note("tools", good, texts)
-
-    def malformed(self) -> None:
-        first, name = self.code.ask(say("ask", call("no_such_tool", a=1), "I used the wrong tool."))
-        again, _ = self.code.ask(say("more", call("read", path=7), "And wrong arguments."), name)
-        second, _ = self.code.ask(say("correction", "Never mind the tool."), name)
-        note("malformed", second == "Never mind the tool.", [first, again, second])
+        third, _ = self.agent.ask(say("more", both, "One; the other failed."), name)
+        fourth, _ = self.agent.ask(say("correction", "Apples: 3, pears: 4."), name)
+        due = ["Apples three, pears four.", "There is none.", "One; the other failed.", "Apples: 3, pears: 4."]
+        answered("tools", [first, second, third, fourth], due)
 
     def subagent(self) -> None:
         helper = call(
             "task", description="Look for files", prompt="Look for text files, helper.", subagent_type="general"
         )
-        first, name = self.code.ask(say("ask", helper, "My helper found two."))
-        second, _ = self.code.ask(say("correction", "Two files."), name)
+        first, name = self.agent.ask(say("ask", helper, "My helper found two."))
+        second, _ = self.agent.ask(say("correction", "Two files."), name)
         note("subagent", (first, second) == ("My helper found two.", "Two files."), [first, second])
 
     def image(self) -> None:
-        first, name = self.code.ask(
-            say("look", call("read", filePath=str(self.code.place.project / "red.png")), "A red one.")
+        first, name = self.agent.ask(
+            say("look", call("read", filePath=str(self.agent.place.project / "red.png")), "A red one.")
         )
-        second, _ = self.code.ask(say("correction", "Red."), name)
+        second, _ = self.agent.ask(say("correction", "Red."), name)
         note("image", second == "Red.", [first, second])
 
     def compacted(self) -> None:
-        _, name = self.code.ask(say("ask", "A first answer."))
-        self.code.ask(say("correction", "A better answer."), name)
-        self.code.configure(context=direct("state")["prompt_tokens"] + 2600)
-        filled, _ = self.code.ask(say("long", "An answer before it.", more=LONG * 60), name)
-        after, _ = self.code.ask(say("more", "An answer after it."), name)
-        self.code.configure()
-        last, _ = self.code.ask(say("correction", "A last one."), name)
+        _, name = self.agent.ask(say("ask", "A first answer."))
+        self.agent.ask(say("correction", "A better answer."), name)
+        self.agent.configure(context=direct("state")["prompt_tokens"] + 2600)
+        filled, _ = self.agent.ask(say("long", "An answer before it.", more=LONG * 60), name)
+        after, _ = self.agent.ask(say("more", "An answer after it."), name)
+        self.agent.configure()
+        last, _ = self.agent.ask(say("correction", "A last one."), name)
         note("compaction", last == "A last one.", [filled, after, last])
-
-    def overflow(self) -> None:
-        _, name = self.code.ask(say("ask", "Short."))
-        self.code.ask(say("more", "Short again."), name)
-        small_room(400)
-        second, _ = self.code.ask(say("long", "A summary of it.", more=LONG * 40), name, timeout_s=60)
-        small_room(0)
-        third, _ = self.code.ask(say("correction", "Shorter."), name)
-        note("overflow", third == "Shorter.", [second, third])
-
-    def cancelled(self) -> None:
-        _, name = self.code.ask(say("ask", "First."))
-        text = say("tell", "Once upon a time there was a lighthouse by the sea. " * 8)
-        with slow():
-            command = self.code.command(text, "--session", name)
-            with self.code.place.interrupted(
-                command, 4.0, lambda: bool(direct("state")["running"]), **self.code.variables
-            ):
-                wait_quiet()
-        last, _ = self.code.ask(say("on", "Hello."), name)
-        note("cancelled", last == "Hello.", last)
 
 
 def drive(place) -> None:
     """All its conversations."""
     direct("errands", errands=ERRANDS)
-    talks = Talks(place)
+    talks = Talks(OpenCode(place))
     play(
         talks.plain,
         talks.tools,

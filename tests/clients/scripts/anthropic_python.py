@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 
 import anthropic
-from pydantic import BaseModel
+from persons import Person
 from talking import (
     API_KEY,
     BASE_URL,
     LONG,
+    PLAIN_TALK,
     call,
     calls,
     note,
+    note_image,
     play,
     red_square,
     say,
@@ -25,11 +27,6 @@ from talking import (
 client = anthropic.Anthropic(base_url=BASE_URL, api_key=API_KEY, max_retries=0)
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS = [{"name": "get_weather", "description": "The weather of a city.", "input_schema": SCHEMA}]
-
-
-class Person(BaseModel):
-    name: str
-    age: int
 
 
 def chat(messages: list, text: object, **more: object) -> str:
@@ -54,11 +51,8 @@ def ran(made: object) -> dict:
 
 def plain() -> None:
     messages: list = []
-    texts = [
-        chat(messages, say(kind, words), system="You are a helpful assistant.")
-        for kind, words in (("ask", "It is **seven**!"), ("correction", "It is seven."), ("more", "Thirteen."))
-    ]
-    note("runs", texts == ["It is **seven**!", "It is seven.", "Thirteen."], texts)
+    texts = [chat(messages, say(kind, words), system="You are a helpful assistant.") for kind, words in PLAIN_TALK]
+    note("runs", texts == [words for _, words in PLAIN_TALK], texts)
 
 
 def streamed() -> None:
@@ -113,10 +107,7 @@ def structured_tool() -> None:
 def image() -> None:
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(red_square()).decode()}
     parts = [{"type": "image", "source": source}, {"type": "text", "text": say("look", "I cannot see pictures.")}]
-    try:
-        note("image", True, chat([], parts))
-    except anthropic.BadRequestError as problem:
-        note("image", "image" in str(problem), problem)
+    note_image(lambda: chat([], parts), refusal=anthropic.BadRequestError)
 
 
 def image_of_tool() -> None:

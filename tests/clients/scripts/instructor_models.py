@@ -6,7 +6,7 @@ import instructor
 from instructor import Mode
 from openai import OpenAI
 from pydantic import BaseModel, field_validator
-from talking import API_KEY, BASE_URL, call, note, picture, play, say
+from talking import API_KEY, BASE_URL, PLAIN_TALK, call, note, note_image, picture, play, say
 
 openai = OpenAI(base_url=f"{BASE_URL}/v1", api_key=API_KEY, max_retries=0)
 ADA = '{"name": "Ada", "age": 36}'
@@ -86,7 +86,7 @@ def structured_retries_by_tool() -> None:
 def plain() -> None:
     client = instructor.from_openai(openai, mode=Mode.TOOLS)
     messages: list = []
-    for kind, words in (("ask", "It is **seven**!"), ("correction", "It is seven."), ("more", "Thirteen.")):
+    for kind, words in PLAIN_TALK:
         messages.append({"role": "user", "content": say(kind, words)})
         reply = client.chat.completions.create(model="default", messages=messages, response_model=None)
         messages.append({"role": "assistant", "content": reply.choices[0].message.content})
@@ -96,11 +96,8 @@ def plain() -> None:
 def image() -> None:
     client = instructor.from_openai(openai, mode=Mode.MD_JSON)
     content = [say("look", f"```json\n{ADA}\n```"), instructor.Image.from_base64(picture())]
-    try:
-        messages = [{"role": "user", "content": content}]
-        note("image", True, client.chat.completions.create(model="default", messages=messages, response_model=Person))
-    except Exception as problem:
-        note("image", "image" in str(problem), problem)
+    messages = [{"role": "user", "content": content}]
+    note_image(lambda: client.chat.completions.create(model="default", messages=messages, response_model=Person))
 
 
 play(

@@ -11,18 +11,20 @@ from pydantic import BaseModel
 from talking import (
     API_KEY,
     BASE_URL,
-    LONG,
+    BOTH_CITIES,
+    PLAIN_TALK,
+    WEATHER_TALK,
     call,
-    calls,
     direct,
     note,
+    note_image,
+    note_weather,
     picture,
     play,
     say,
     slow,
-    small_room,
+    too_long,
     wait_quiet,
-    were_asked,
 )
 from talking import weather as looked_up
 
@@ -60,8 +62,7 @@ def agent_of(chat: object, **more: object) -> object:
 
 def plain() -> None:
     messages: list = [("system", "You help.")]
-    told = (("ask", "It is **seven**!"), ("correction", "It is seven."), ("more", "Thirteen."))
-    for kind, words in told:
+    for kind, words in PLAIN_TALK:
         messages.append(("user", say(kind, words)))
         reply = model.invoke(messages)
         messages.append(reply)
@@ -79,16 +80,7 @@ def streamed() -> None:
 
 def tools_of(chat: object) -> None:
     agent = agent_of(chat)
-    asked(agent, say("ask", call("get_weather", city="Oslo"), "Rain in Oslo."), "t")
-    asked(agent, say("more", call("get_weather", city="Atlantis"), "There is no such place."), "t")
-    both = calls(("get_weather", {"city": "Bergen"}), ("get_weather", {"city": "Turku"}))
-    text = asked(agent, say("more", both, "Fog and snow."), "t")
-    last = asked(agent, say("correction", "Six and minus one."), "t")
-    note(
-        "tools",
-        were_asked("Oslo", "Atlantis", "Bergen", "Turku") and (text, last) == ("Fog and snow.", "Six and minus one."),
-        [text, last],
-    )
+    note_weather([asked(agent, say(kind, *replies), "t") for kind, *replies in WEATHER_TALK])
 
 
 def tools_chat() -> None:
@@ -100,9 +92,8 @@ def tools_responses() -> None:
 
 
 def tools_streamed() -> None:
-    agent, both = agent_of(model), calls(("get_weather", {"city": "Bergen"}), ("get_weather", {"city": "Turku"}))
-    config = {"configurable": {"thread_id": "s"}}
-    text = say("ask", both, "Fog and snow.")
+    agent, config = agent_of(model), {"configurable": {"thread_id": "s"}}
+    text = say("ask", BOTH_CITIES, "Fog and snow.")
     pieces = list(agent.stream({"messages": [("user", text)]}, config, stream_mode="messages"))
     note("tools", len(pieces) > 4, len(pieces))
     note("tools", asked(agent, say("correction", "Fog. Snow."), "s") == "Fog. Snow.")
@@ -144,22 +135,13 @@ def image() -> None:
         {"type": "text", "text": say("look", "I cannot see.")},
         {"type": "image_url", "image_url": {"url": picture()}},
     ]
-    try:
-        note("image", True, model.invoke([{"role": "user", "content": parts}]).text)
-    except Exception as problem:
-        note("image", "image" in str(problem), problem)
+    note_image(lambda: model.invoke([{"role": "user", "content": parts}]).text)
 
 
 def overflow() -> None:
     agent = agent_of(model)
     asked(agent, say("ask", "Short."), "o")
-    small_room(200)
-    try:
-        asked(agent, say("long", "Too long.", more=LONG * 40), "o")
-        note("overflow", False, "nothing was said")
-    except Exception as problem:
-        note("overflow", "context" in str(problem), problem)
-    small_room(0)
+    too_long(lambda text: asked(agent, text, "o"))
     note("overflow", asked(agent, say("correction", "Shorter."), "o") == "Shorter.")
 
 

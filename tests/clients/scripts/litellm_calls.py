@@ -6,14 +6,16 @@ import asyncio
 import json
 
 import litellm
-from pydantic import BaseModel
+from persons import Person
 from talking import (
     API_KEY,
     BASE_URL,
     LONG,
-    call,
-    calls,
+    PLAIN_TALK,
+    WEATHER_TALK,
     note,
+    note_image,
+    note_weather,
     picture,
     play,
     say,
@@ -29,11 +31,6 @@ CLAUDE = {"model": "anthropic/default", "api_base": BASE_URL, "api_key": API_KEY
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 FUNCTION = {"name": "get_weather", "description": "The weather of a city.", "parameters": SCHEMA}
 TOOLS = [{"type": "function", "function": FUNCTION}]
-
-
-class Person(BaseModel):
-    name: str
-    age: int
 
 
 def chat(messages: list, text: str, way: dict, **more: object) -> str:
@@ -53,7 +50,7 @@ def chat(messages: list, text: str, way: dict, **more: object) -> str:
 
 def talk(way: dict) -> None:
     messages: list = [{"role": "system", "content": "You help."}]
-    for kind, words in (("ask", "It is **seven**!"), ("correction", "It is seven."), ("more", "Thirteen.")):
+    for kind, words in PLAIN_TALK:
         text = chat(messages, say(kind, words), way)
         note("runs", text == words, text)
 
@@ -94,12 +91,7 @@ def streamed_anthropic() -> None:
 
 def tools_of(way: dict) -> None:
     messages: list = []
-    chat(messages, say("ask", call("get_weather", city="Oslo"), "Rain in Oslo."), way, tools=TOOLS)
-    chat(messages, say("more", call("get_weather", city="Atlantis"), "There is no such place."), way, tools=TOOLS)
-    both = calls(("get_weather", {"city": "Bergen"}), ("get_weather", {"city": "Turku"}))
-    text = chat(messages, say("more", both, "Fog and snow."), way, tools=TOOLS)
-    last = chat(messages, say("correction", "Six and minus one."), way, tools=TOOLS)
-    note("tools", (text, last) == ("Fog and snow.", "Six and minus one."), [text, last])
+    note_weather([chat(messages, say(kind, *replies), way, tools=TOOLS) for kind, *replies in WEATHER_TALK])
 
 
 def tools() -> None:
@@ -127,10 +119,7 @@ def image() -> None:
         {"type": "text", "text": say("look", "I cannot see.")},
         {"type": "image_url", "image_url": {"url": picture()}},
     ]
-    try:
-        note("image", True, litellm.completion(messages=[{"role": "user", "content": parts}], **WAY))
-    except Exception as problem:
-        note("image", "image" in str(problem), problem)
+    note_image(lambda: litellm.completion(messages=[{"role": "user", "content": parts}], **WAY))
 
 
 def overflow() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
@@ -15,17 +16,18 @@ from pydantic import BaseModel
 from talking import (
     API_KEY,
     BASE_URL,
-    LONG,
+    PLAIN_TALK,
+    WEATHER_TALK,
     call,
-    calls,
     note,
+    note_image,
+    note_weather,
     play,
     red_square,
     say,
     slow,
-    small_room,
+    too_long,
     wait_quiet,
-    were_asked,
 )
 from talking import weather as looked_up
 
@@ -54,9 +56,8 @@ def get_weather(city: str) -> str:
 
 def plain() -> None:
     engine = SimpleChatEngine.from_defaults(llm=llm, system_prompt="You help.")
-    told = (("ask", "It is **seven**!"), ("correction", "It is seven."), ("more", "Thirteen."))
-    texts = [str(engine.chat(say(kind, words))) for kind, words in told]
-    note("runs", texts == [words for _, words in told], texts)
+    texts = [str(engine.chat(say(kind, words))) for kind, words in PLAIN_TALK]
+    note("runs", texts == [words for _, words in PLAIN_TALK], texts)
 
 
 def streamed() -> None:
@@ -66,47 +67,28 @@ def streamed() -> None:
         note("streams", "".join(pieces).strip() == words and len(pieces) > 2, len(pieces))
 
 
-def tools() -> None:
-    both = calls(("get_weather", {"city": "Bergen"}), ("get_weather", {"city": "Turku"}))
-    told = [("ask", call("get_weather", city="Oslo"), "Rain in Oslo.")]
-    told.append(("more", call("get_weather", city="Atlantis"), "There is no such place."))
-    told += [("more", both, "Fog and snow."), ("correction", "Six and minus one.")]
-
-    async def talk() -> list:
-        agent = FunctionAgent(tools=[get_weather], llm=llm, system_prompt="You help.")
+def talk(agent: object, told: Sequence[tuple]) -> list[str]:
+    async def go_on() -> list:
         context = Context(agent)
         return [str(await agent.run(say(kind, *replies), ctx=context)) for kind, *replies in told]
 
-    texts = asyncio.run(talk())
-    is_right = were_asked("Oslo", "Atlantis", "Bergen", "Turku")
-    note(
-        "tools",
-        is_right and texts[2:] == ["Fog and snow.", "Six and minus one."],
-        f"{texts}, right arguments: {is_right}",
-    )
+    return asyncio.run(go_on())
+
+
+def tools() -> None:
+    note_weather(talk(FunctionAgent(tools=[get_weather], llm=llm, system_prompt="You help."), WEATHER_TALK))
 
 
 def tools_malformed() -> None:
-    async def talk() -> list:
-        agent = FunctionAgent(tools=[get_weather], llm=llm)
-        context = Context(agent)
-        told = [("ask", call("no_such_tool", a=1), "I used the wrong tool."), ("correction", "Never mind it.")]
-        return [str(await agent.run(say(kind, *replies), ctx=context)) for kind, *replies in told]
-
-    texts = asyncio.run(talk())
+    told = [("ask", call("no_such_tool", a=1), "I used the wrong tool."), ("correction", "Never mind it.")]
+    texts = talk(FunctionAgent(tools=[get_weather], llm=llm), told)
     note("malformed", texts[1:] == ["Never mind it."], texts)
 
 
 def react() -> None:
     act = 'Thought: I look it up.\nAction: get_weather\nAction Input: {"city": "Oslo"}'
-
-    async def talk() -> list:
-        agent = ReActAgent(tools=[get_weather], llm=llm)
-        context = Context(agent)
-        told = [("ask", act, "Thought: I know.\nAnswer: Rain."), ("correction", "Thought: Shorter.\nAnswer: Wet.")]
-        return [str(await agent.run(say(kind, *replies), ctx=context)) for kind, *replies in told]
-
-    texts = asyncio.run(talk())
+    told = [("ask", act, "Thought: I know.\nAnswer: Rain."), ("correction", "Thought: Shorter.\nAnswer: Wet.")]
+    texts = talk(ReActAgent(tools=[get_weather], llm=llm), told)
     note("tools", texts == ["Rain.", "Wet."], texts)
 
 
@@ -139,22 +121,13 @@ def structured_predicted() -> None:
 
 def image() -> None:
     blocks = [TextBlock(text=say("look", "I cannot see.")), ImageBlock(image=red_square(), image_mimetype="image/png")]
-    try:
-        note("image", True, llm.chat([ChatMessage(role="user", blocks=blocks)]))
-    except Exception as problem:
-        note("image", "image" in str(problem), problem)
+    note_image(lambda: llm.chat([ChatMessage(role="user", blocks=blocks)]))
 
 
 def overflow() -> None:
     engine = SimpleChatEngine.from_defaults(llm=llm)
     engine.chat(say("ask", "Short."))
-    small_room(200)
-    try:
-        engine.chat(say("long", "Too long.", more=LONG * 40))
-        note("overflow", False, "nothing was said")
-    except Exception as problem:
-        note("overflow", "context" in str(problem), problem)
-    small_room(0)
+    too_long(engine.chat)
     note("overflow", str(engine.chat(say("correction", "Shorter."))) == "Shorter.")
 
 

@@ -14,22 +14,23 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
-from pydantic import BaseModel
+from persons import Person
 from talking import (
     API_KEY,
     BASE_URL,
-    LONG,
+    PLAIN_TALK,
+    WEATHER_TALK,
     call,
-    calls,
     note,
+    note_image,
+    note_weather,
     picture,
     play,
     say,
     slow,
-    small_room,
+    too_long,
     wait_quiet,
     weather,
-    were_asked,
 )
 
 set_tracing_disabled(True)
@@ -37,11 +38,6 @@ client = AsyncOpenAI(base_url=f"{BASE_URL}/v1", api_key=API_KEY, max_retries=0)
 LOOP = asyncio.new_event_loop()
 CHAT = OpenAIChatCompletionsModel(model="default", openai_client=client)
 RESPONSES = OpenAIResponsesModel(model="default", openai_client=client)
-
-
-class Person(BaseModel):
-    name: str
-    age: int
 
 
 @function_tool(strict_mode=False)
@@ -54,21 +50,19 @@ def run(agent: Agent, text: object, session: SQLiteSession | None = None) -> obj
     return LOOP.run_until_complete(Runner.run(agent, text, session=session)).final_output
 
 
-def talk(model: object, name: str) -> list:
+def talk(model: object, name: str) -> None:
     agent = Agent(name="Helper", instructions="You help.", model=model)
     session = SQLiteSession(name)
-    told = (("ask", "It is **seven**!"), ("correction", "It is seven."), ("more", "Thirteen."))
-    return [run(agent, say(kind, words), session) for kind, words in told]
+    texts = [run(agent, say(kind, words), session) for kind, words in PLAIN_TALK]
+    note("runs", texts == [words for _, words in PLAIN_TALK], texts)
 
 
 def plain_chat() -> None:
-    texts = talk(CHAT, "a")
-    note("runs", texts == ["It is **seven**!", "It is seven.", "Thirteen."], texts)
+    talk(CHAT, "a")
 
 
 def plain_responses() -> None:
-    texts = talk(RESPONSES, "b")
-    note("runs", texts == ["It is **seven**!", "It is seven.", "Thirteen."], texts)
+    talk(RESPONSES, "b")
 
 
 def streamed() -> None:
@@ -87,16 +81,7 @@ def streamed() -> None:
 
 def tools_of(model: object, name: str) -> None:
     agent, session = Agent(name="Helper", model=model, tools=[get_weather]), SQLiteSession(name)
-    run(agent, say("ask", call("get_weather", city="Oslo"), "Rain in Oslo."), session)
-    run(agent, say("more", call("get_weather", city="Atlantis"), "There is no such place."), session)
-    both = calls(("get_weather", {"city": "Bergen"}), ("get_weather", {"city": "Turku"}))
-    text = run(agent, say("more", both, "Fog and snow."), session)
-    last = run(agent, say("correction", "Six and minus one."), session)
-    note(
-        "tools",
-        were_asked("Oslo", "Atlantis", "Bergen", "Turku") and (text, last) == ("Fog and snow.", "Six and minus one."),
-        [text, last],
-    )
+    note_weather([run(agent, say(kind, *replies), session) for kind, *replies in WEATHER_TALK])
 
 
 def tools_chat() -> None:
@@ -130,22 +115,13 @@ def image() -> None:
         {"type": "input_text", "text": say("look", "I cannot see.")},
         {"type": "input_image", "image_url": picture()},
     ]
-    try:
-        note("image", True, run(Agent(name="Helper", model=RESPONSES), [{"role": "user", "content": parts}]))
-    except Exception as problem:
-        note("image", "image" in str(problem), problem)
+    note_image(lambda: run(Agent(name="Helper", model=RESPONSES), [{"role": "user", "content": parts}]))
 
 
 def overflow() -> None:
     agent, session = Agent(name="Helper", model=CHAT), SQLiteSession("g")
     run(agent, say("ask", "Short."), session)
-    small_room(200)
-    try:
-        run(agent, say("long", "Too long.", more=LONG * 40), session)
-        note("overflow", False, "nothing was said")
-    except Exception as problem:
-        note("overflow", "context" in str(problem), problem)
-    small_room(0)
+    too_long(lambda text: run(agent, text, session))
     note("overflow", run(agent, say("correction", "Shorter."), session) == "Shorter.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import openai
-from pydantic import BaseModel
+from persons import Person
 from talking import (
     API_KEY,
     BASE_URL,
@@ -13,6 +13,7 @@ from talking import (
     call,
     calls,
     note,
+    note_image,
     picture,
     play,
     say,
@@ -30,11 +31,6 @@ TOOL = {
 }
 CHAT_TOOLS = [{"type": "function", "function": TOOL}]
 RESPONSE_TOOLS = [{"type": "function", **TOOL, "strict": False}]
-
-
-class Person(BaseModel):
-    name: str
-    age: int
 
 
 def chat(messages: list, text: str, **more: object) -> str:
@@ -115,11 +111,8 @@ def structured_forced() -> None:
 def image_chat() -> None:
     text = say("look", "I cannot see pictures.")
     parts = [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": picture()}}]
-    try:
-        reply = client.chat.completions.create(model="default", messages=[{"role": "user", "content": parts}])
-        note("image", True, reply.choices[0].message.content)
-    except openai.BadRequestError as problem:
-        note("image", "image" in str(problem), problem)
+    messages = [{"role": "user", "content": parts}]
+    note_image(lambda: go_on(messages), refusal=openai.BadRequestError)
 
 
 def overflow_chat() -> None:

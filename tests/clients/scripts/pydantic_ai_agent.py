@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import asyncio
 
-from pydantic import BaseModel
+from persons import Person
 from pydantic_ai import Agent, BinaryContent, ModelRetry, NativeOutput, PromptedOutput, ToolOutput
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from talking import (
     API_KEY,
     BASE_URL,
-    LONG,
+    PLAIN_TALK,
+    WEATHER_TALK,
     call,
-    calls,
     note,
+    note_image,
+    note_weather,
     play,
     red_square,
     say,
     slow,
-    small_room,
+    too_long,
     wait_quiet,
-    were_asked,
 )
 from talking import weather as looked_up
 
 provider = OpenAIProvider(base_url=f"{BASE_URL}/v1", api_key=API_KEY)
 CHAT, RESPONSES = OpenAIChatModel("default", provider=provider), OpenAIResponsesModel("default", provider=provider)
-
-
-class Person(BaseModel):
-    name: str
-    age: int
 
 
 def agent_of(model: object) -> Agent:
@@ -58,8 +54,8 @@ def talk(agent: Agent, *told: tuple) -> list:
 
 
 def plain() -> None:
-    texts = talk(agent_of(CHAT), ("ask", "It is **seven**!"), ("correction", "It is seven."), ("more", "Thirteen."))
-    note("runs", texts == ["It is **seven**!", "It is seven.", "Thirteen."], texts)
+    texts = talk(agent_of(CHAT), *PLAIN_TALK)
+    note("runs", texts == [words for _, words in PLAIN_TALK], texts)
 
 
 def plain_responses() -> None:
@@ -82,19 +78,8 @@ def streamed() -> None:
 
 
 def tools_of(model: object) -> None:
-    both = calls(("get_weather", {"city": "Bergen"}), ("get_weather", {"city": "Turku"}))
-    texts = talk(
-        agent_of(model),
-        ("ask", call("get_weather", city="Oslo"), "Rain in Oslo."),
-        ("more", call("get_weather", city="Atlantis"), call("get_weather", town="x"), "There is no such place."),
-        ("more", both, "Fog and snow."),
-        ("correction", "Six and minus one."),
-    )
-    note(
-        "tools",
-        were_asked("Oslo", "Atlantis", "Bergen", "Turku") and texts[2:] == ["Fog and snow.", "Six and minus one."],
-        texts,
-    )
+    first, (kind, nowhere, said), *others = WEATHER_TALK
+    note_weather(talk(agent_of(model), first, (kind, nowhere, call("get_weather", town="x"), said), *others))
 
 
 def tools_chat() -> None:
@@ -130,23 +115,14 @@ def structured_corrected() -> None:
 
 
 def image() -> None:
-    try:
-        parts = [say("look", "I cannot see."), BinaryContent(red_square(), media_type="image/png")]
-        note("image", True, Agent(CHAT).run_sync(parts).output)
-    except Exception as problem:
-        note("image", "image" in str(problem), problem)
+    parts = [say("look", "I cannot see."), BinaryContent(red_square(), media_type="image/png")]
+    note_image(lambda: Agent(CHAT).run_sync(parts).output)
 
 
 def overflow() -> None:
     agent = agent_of(CHAT)
     history = agent.run_sync(say("ask", "Short.")).all_messages()
-    small_room(200)
-    try:
-        agent.run_sync(say("long", "Too long.", more=LONG * 40), message_history=history)
-        note("overflow", False, "nothing was said")
-    except Exception as problem:
-        note("overflow", "context" in str(problem), problem)
-    small_room(0)
+    too_long(lambda text: agent.run_sync(text, message_history=history))
     result = agent.run_sync(say("correction", "Shorter."), message_history=history)
     note("overflow", result.output == "Shorter.")
 

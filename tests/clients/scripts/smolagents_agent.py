@@ -6,7 +6,20 @@ from contextlib import suppress
 
 from PIL import Image
 from smolagents import CodeAgent, OpenAIModel, ToolCallingAgent, tool
-from talking import API_KEY, BASE_URL, LONG, call, calls, direct, note, play, say, slow, small_room, wait_quiet
+from talking import (
+    API_KEY,
+    BASE_URL,
+    BOTH_CITIES,
+    call,
+    direct,
+    note,
+    note_image,
+    play,
+    say,
+    slow,
+    too_long,
+    wait_quiet,
+)
 from talking import weather as looked_up
 
 model = OpenAIModel(model_id="default", api_base=f"{BASE_URL}/v1", api_key=API_KEY, client_kwargs={"max_retries": 0})
@@ -45,12 +58,11 @@ def plain_code() -> None:
 
 def tools() -> None:
     agent = ToolCallingAgent(tools=[get_weather], model=model, max_steps=4, verbosity_level=0)
-    both = calls(("get_weather", {"city": "Bergen"}), ("get_weather", {"city": "Turku"}))
     told = [
         ("ask", call("get_weather", city="Oslo"), answer("Rain.")),
         ("more", call("get_weather", city="Atlantis"), answer("Nowhere.")),
     ]
-    told += [("more", both, answer("Fog and snow.")), ("correction", answer("Six and minus one."))]
+    told += [("more", BOTH_CITIES, answer("Fog and snow.")), ("correction", answer("Six and minus one."))]
     texts = [str(agent.run(say(kind, *replies), reset=not at)) for at, (kind, *replies) in enumerate(told)]
     note("tools", texts == ["Rain.", "Nowhere.", "Fog and snow.", "Six and minus one."], texts)
 
@@ -89,24 +101,14 @@ def structured() -> None:
 
 def image() -> None:
     agent = CodeAgent(tools=[], model=model, max_steps=2, verbosity_level=0)
-    try:
-        note(
-            "image", True, agent.run(say("look", code("final_answer('red')")), images=[Image.new("RGB", (8, 8), "red")])
-        )
-    except Exception as problem:
-        note("image", "image" in str(problem), problem)
+    text, red = say("look", code("final_answer('red')")), Image.new("RGB", (8, 8), "red")
+    note_image(lambda: agent.run(text, images=[red]))
 
 
 def overflow() -> None:
     agent = CodeAgent(tools=[], model=model, max_steps=2, verbosity_level=0)
     agent.run(say("ask", code("final_answer('Short.')")))
-    small_room(200)
-    try:
-        agent.run(say("long", code("final_answer('Too long.')"), more=LONG * 40), reset=False)
-        note("overflow", False, "nothing was said")
-    except Exception as problem:
-        note("overflow", "context" in str(problem), problem)
-    small_room(0)
+    too_long(lambda text: agent.run(text, reset=False), code("final_answer('Too long.')"))
     note("overflow", str(agent.run(say("correction", code("final_answer('Shorter.')")), reset=False)) == "Shorter.")
 
 

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 BASE_URL, API_KEY = os.environ.get("BASE_URL", ""), os.environ.get("API_KEY", "")
 _STAGE = os.environ.get("STAGE", "")
 BUNDLED = bool(os.environ.get("BUNDLED"))  # a model of its own answers: a plain conversation, whatever it says
+PLAIN_TALK = (("ask", "It is **seven**!"), ("correction", "It is seven."), ("more", "Thirteen."))
 LONG = "The lighthouse keeper wrote down the weather of every single day in his book. "
 
 
@@ -95,6 +96,25 @@ def play(*acts: Callable[[], object]) -> None:
                 direct("slow", is_slow=False)
 
 
+def note_image(show: Callable[[], object], *, refusal: type[Exception] = Exception) -> None:
+    """Notes whether a picture is answered, or refused in words that say why."""
+    try:
+        note("image", True, show())
+    except refusal as problem:
+        note("image", "image" in str(problem), problem)
+
+
+def too_long(ask: Callable[[str], object], reply: str = "Too long.") -> None:
+    """Says something for which there is no room, and notes whether the client tells of that; then there is again."""
+    small_room(200)
+    try:
+        ask(say("long", reply, more=LONG * 40))
+        note("overflow", False, "nothing was said")
+    except Exception as problem:
+        note("overflow", "context" in str(problem), problem)
+    small_room(0)
+
+
 def red_square() -> bytes:
     """A PNG of 8 by 8 red points."""
     rows = b"".join(b"\0" + b"\xff\0\0" * 8 for _ in range(8))
@@ -119,6 +139,15 @@ WEATHER = {
 }
 
 
+# What is said of it: of one city, of one that there is not, of two at once, and a correction.
+BOTH_CITIES = calls(("get_weather", {"city": "Bergen"}), ("get_weather", {"city": "Turku"}))
+WEATHER_TALK = (
+    ("ask", call("get_weather", city="Oslo"), "Rain in Oslo."),
+    ("more", call("get_weather", city="Atlantis"), "There is no such place."),
+    ("more", BOTH_CITIES, "Fog and snow."),
+    ("correction", "Six and minus one."),
+)
+
 _ASKED: list[str] = []
 
 
@@ -126,6 +155,12 @@ def were_asked(*cities: str) -> bool:
     """Whether the weather of exactly these was asked for since the last time this was."""
     asked, _ASKED[:] = sorted(_ASKED), []
     return asked == sorted(cities)
+
+
+def note_weather(texts: list) -> None:
+    """Notes whether the cities of that talk were asked for, and whether its last two answers came."""
+    is_told = texts[-2:] == ["Fog and snow.", "Six and minus one."]
+    note("tools", were_asked("Oslo", "Atlantis", "Bergen", "Turku") and is_told, texts)
 
 
 def weather(city: str) -> str:

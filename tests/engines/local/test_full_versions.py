@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -150,8 +151,7 @@ def test_damaged_weights_and_those_of_another_model_are_refused(
 async def test_the_process_serves_full_versions_and_says_when_it_is_full(
     settings: EngineSettings, versions: dict[int, Adapter]
 ) -> None:
-    engine = await LocalEngine.start(settings)
-    try:
+    async with aclosing(await LocalEngine.start(settings)) as engine:
         await engine.load(versions[1])
         await engine.load(versions[2])
         with pytest.raises(EngineError, match="whole copies"):
@@ -160,8 +160,6 @@ async def test_the_process_serves_full_versions_and_says_when_it_is_full(
         items = [item async for item in engine.generate(Prompt(PROMPT), sampling, full(2))]
         os.kill(engine.pid, signal.SIGKILL)  # started again, the copies with it
         again = [item async for item in engine.generate(Prompt(PROMPT), sampling, full(2))]
-    finally:
-        await engine.aclose()
     said = Answer([item.token for item in items], logp=[item.logp for item in items])
     assert off_by(plain_model(versions[2].folder), PROMPT, said) < 1e-4
     assert [item.token for item in again] == said.tokens

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from aiohttp.test_utils import TestServer
 
-from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, digest_of_folder
 from openclaw_rl.core.completion import SampledToken
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
-from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
+from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.engines.remote.client import RemoteEngine
 from openclaw_rl.engines.remote.model import text_ids
 from openclaw_rl.engines.settings import EngineKind, EngineSettings, RemoteSettings
@@ -36,15 +33,6 @@ def counting(prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Sequ
 def a_server(**changes: object) -> ModelServer:
     engine = ScriptedEngine(counting, context_length=513)
     return replace(ModelServer(engine, lambda text: list(text_ids(MODEL, text)), 513), **changes)
-
-
-def adapter(folder: Path, number: int, rank: int = 4) -> Adapter:
-    made = folder / str(number)
-    if not made.exists():
-        made.mkdir()
-        (made / CONFIG).write_text(json.dumps({"r": rank}))
-        (made / WEIGHTS).write_bytes(bytes([number]))
-    return Adapter(made, digest_of_folder(made), PolicyVersion(SHARED, number))
 
 
 @asynccontextmanager

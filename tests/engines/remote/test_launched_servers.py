@@ -11,7 +11,6 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import openclaw_rl
-from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, digest_of_folder
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
@@ -21,6 +20,8 @@ from openclaw_rl.engines.remote.replica import new_launch
 from openclaw_rl.engines.remote.vllm import Vllm
 from openclaw_rl.engines.settings import EngineKind, EngineSettings, RemoteSettings
 from openclaw_rl.home.models import model_folder
+from openclaw_rl.testing.folders import an_adapter
+from openclaw_rl.testing.ray_nodes import is_alive
 
 MODEL = model_folder("bundled")
 PROMPT = Prompt((5, 9, 12, 30, 41))
@@ -65,22 +66,6 @@ finally:
 """
 
 
-def is_alive(pid: int) -> bool:
-    """Whether it runs: a killed child of nobody's may stay as a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def adapter(folder: Path, number: int) -> Adapter:
-    made = folder / str(number)
-    made.mkdir()
-    (made / CONFIG).write_text(json.dumps({"r": 4}))
-    (made / WEIGHTS).write_bytes(bytes([number]))
-    return Adapter(made, digest_of_folder(made), PolicyVersion(SHARED, number))
-
-
 @asynccontextmanager
 async def launched(folder: Path) -> AsyncIterator[tuple[RemoteEngine, Path]]:
     """An engine on a server of its own, and the file with a line of process ids for each start of it."""
@@ -103,7 +88,7 @@ def started(pids: Path) -> list[list[int]]:
 async def test_an_answer_outlives_a_killed_server_and_what_computed_for_it_is_ended(tmp_path: Path) -> None:
     async with launched(tmp_path) as (engine, pids):
         for number in (1, 2):
-            await engine.load(adapter(tmp_path, number))
+            await engine.load(an_adapter(tmp_path, number))
         tokens: list[int] = []
         async for token in engine.generate(PROMPT, Sampling(40), PolicyVersion(SHARED, 2)):
             tokens.append(token.token)

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from remote_servers import KINDS, MODEL, PROMPT, a_server, adapter, engine_on, said
+from remote_servers import KINDS, MODEL, PROMPT, a_server, engine_on, said
 
 from openclaw_rl.core.adapter import WEIGHTS, Adapter, digest_of_folder
 from openclaw_rl.core.prompt import Prompt, Segment
@@ -22,6 +22,7 @@ from openclaw_rl.engines.remote.replica import Replica
 from openclaw_rl.engines.remote.vllm import Vllm
 from openclaw_rl.engines.settings import EngineKind, RemoteSettings
 from openclaw_rl.errors import AdapterError, EngineError, RequestError
+from openclaw_rl.testing.folders import an_adapter
 from openclaw_rl.testing.model_servers import ModelServer
 
 
@@ -31,7 +32,7 @@ async def test_an_answer_whose_server_dies_goes_on_elsewhere_with_no_token_lost_
 ) -> None:
     servers = a_server(), a_server()
     async with engine_on(*servers, kind=kind) as engine:
-        await engine.load(adapter(tmp_path, 1))
+        await engine.load(an_adapter(tmp_path, 1))
         for one in servers:
             one.breaks_after = 7  # whichever is asked first breaks off, and so does the next
         tokens = await said(engine, Sampling(30, seed=1), PolicyVersion(SHARED, 1))
@@ -57,8 +58,8 @@ async def test_an_answer_that_a_format_holds_is_not_gone_on_with() -> None:
 async def test_a_server_that_comes_back_has_every_version_before_it_is_asked(tmp_path: Path) -> None:
     server = a_server()
     async with engine_on(server) as engine:
-        await engine.load(adapter(tmp_path, 1))
-        await engine.load(adapter(tmp_path, 2))
+        await engine.load(an_adapter(tmp_path, 1))
+        await engine.load(an_adapter(tmp_path, 2))
         before = set(server.adapters)
         server.adapters.clear()  # as one that was started again
         server.breaks_after = 2
@@ -90,13 +91,13 @@ async def test_a_version_is_served_once_every_server_has_it_and_where_one_refuse
     async with engine_on(small, large) as engine:
         small.most_rank = 2
         with pytest.raises(AdapterError, match="max_lora_rank 2") as refused:
-            await engine.load(adapter(tmp_path, 1))
+            await engine.load(an_adapter(tmp_path, 1))
         assert "--max-lora-rank" in refused.value.fix
         assert not small.adapters and not large.adapters
         with pytest.raises(EngineError, match="not loaded"):
             await said(engine, Sampling(1), PolicyVersion(SHARED, 1))
         small.most_rank = 64
-        await engine.load(adapter(tmp_path, 1))
+        await engine.load(an_adapter(tmp_path, 1))
         assert len(small.adapters) == len(large.adapters) == 1
         await engine.unload(PolicyVersion(SHARED, 1))
         await asyncio.sleep(0.1)
@@ -106,7 +107,7 @@ async def test_a_version_is_served_once_every_server_has_it_and_where_one_refuse
 async def test_other_weights_under_the_same_number_are_another_adapter(tmp_path: Path) -> None:
     server = a_server()
     async with engine_on(server) as engine:
-        await engine.load(adapter(tmp_path, 1))
+        await engine.load(an_adapter(tmp_path, 1))
         (tmp_path / "1" / WEIGHTS).write_bytes(b"others")
         await engine.load(Adapter(tmp_path / "1", digest_of_folder(tmp_path / "1"), PolicyVersion(SHARED, 1)))
         await said(engine, Sampling(1), PolicyVersion(SHARED, 1))

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from remote_servers import MODEL, PROMPT, a_server, adapter, engine_on, said
+from remote_servers import MODEL, PROMPT, a_server, engine_on, said
 
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.engines.remote.client import RemoteEngine
 from openclaw_rl.engines.settings import EngineKind, EngineSettings, RemoteSettings
 from openclaw_rl.errors import AdapterError, ConfigError, EngineError, ModelError, RequestError
+from openclaw_rl.testing.folders import an_adapter
 
 
 def _other_cut(text: str) -> list[int]:
@@ -74,9 +75,9 @@ async def test_an_adapter_of_a_larger_rank_or_one_that_the_server_cannot_read_is
     async with engine_on(server, kind=kind) as engine:
         server.most_rank = 2
         with pytest.raises(AdapterError, match=r"does not take version shared\.1") as found:
-            await engine.load(adapter(tmp_path, 1))
+            await engine.load(an_adapter(tmp_path, 1))
         assert "--max-lora-rank" in found.value.fix
-        unseen = adapter(tmp_path, 2)
+        unseen = an_adapter(tmp_path, 2)
         shutil.rmtree(unseen.folder)
         with pytest.raises(AdapterError, match=r"does not take version shared\.2") as found:
             await engine.load(unseen)
@@ -125,7 +126,7 @@ async def test_a_version_that_a_server_lost_is_loaded_again_for_answers_and_scor
 ) -> None:
     server = a_server()
     async with engine_on(server, kind=kind) as engine:
-        await engine.load(adapter(tmp_path, 1))
+        await engine.load(an_adapter(tmp_path, 1))
         server.adapters.clear()
         assert len(await said(engine, Sampling(5), PolicyVersion(SHARED, 1))) == 5
         server.adapters.clear()

@@ -98,9 +98,13 @@ def test_the_answer_that_a_text_marks_is_the_last_one(text: str, answer: str | N
     [
         ("so 3 and then #### 1,200", Fraction(1200)),
         ("The answer is $3.50, not 4.", Fraction(7, 2)),
+        (r"\boxed{7/8} of 9", Fraction(7, 8)),
+        ("it takes 5 days and 12 hours", Fraction(12)),
         ("it takes 3-4 days", Fraction(4)),
         ("10-3=7", Fraction(7)),
+        ("-0.50", Fraction(-1, 2)),
         ("none at all", None),
+        ("1/0", None),
         ("x" * 200_000 + " 5", Fraction(5)),
     ],
 )

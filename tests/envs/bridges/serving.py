@@ -10,15 +10,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from openclaw_rl.evals.server import free_port
+
 STARTS_S = 90.0
 
 
 @contextlib.contextmanager
 def serving(script: Path, *words: str, python: str = sys.executable) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Its address, once it takes connections, and its process."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen([python, str(script), *words, str(port)])
     try:
         until = time.monotonic() + STARTS_S

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from pool_servers import Server, Starter
+
+from openclaw_rl.envs.pool.client import PoolClient
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +20,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     assert server.url, server.log
     yield server
     assert server.stop() == 0, server.log
+
+
+@pytest.fixture
+async def client(shared: Server) -> AsyncIterator[PoolClient]:
+    """A client of that server."""
+    async with shared.client() as made:
+        yield made
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import aclosing
 from pathlib import Path
 
 from openclaw_rl.envs.box.probe import open_boxes
@@ -20,8 +21,7 @@ async def main() -> None:
     url, key, folder, steps, tokens = sys.argv[1:]
     (source,) = find_sources(Path(folder))
     task = next(iter(source.tasks.values()))
-    boxes = await open_boxes()
-    try:
+    async with aclosing(await open_boxes()) as boxes:
         box = await source.start(task, boxes)
         assert box is not None
         endpoint = MiniSweEndpoint(url, key, parameters={"max_tokens": int(tokens)})
@@ -30,8 +30,6 @@ async def main() -> None:
         score = run.score
         told = {"episode": run.episode, "exit_status": run.exit_status, "calls": run.calls, "reward": score.reward}
         print(json.dumps({**told, "failure": score.failure, "details": score.details, "parts": dict(score.components)}))
-    finally:
-        await boxes.aclose()
 
 
 asyncio.run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 
@@ -20,15 +21,12 @@ def test_the_process_of_a_closed_shell_has_ended(monkeypatch: pytest.MonkeyPatch
         return process
 
     async def closed() -> list[int | None]:
-        boxes = PlainBoxes.open()
-        try:
+        async with aclosing(PlainBoxes.open()) as boxes:
             box = await boxes.create(BoxSpec())
             shell = await box.open_shell()
             assert (await shell.run("echo on", timeout_s=60)).output.text == "on\n"
             await shell.aclose()
             return [process.returncode for process in started]
-        finally:
-            await boxes.aclose()
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
     codes = asyncio.run(closed())

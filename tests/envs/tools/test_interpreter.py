@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from openclaw_rl.envs.box.sandbox import Boxes, BoxLimits, BoxSpec
@@ -17,13 +19,19 @@ async def python(boxes: Boxes, **given: object) -> Interpreter:
     return Interpreter(box, **given)  # type: ignore[arg-type]
 
 
+@pytest.fixture
+async def one(plain: Boxes) -> AsyncIterator[Interpreter]:
+    made = await python(plain)
+    yield made
+    await made.aclose()
+
+
 async def said(one: Interpreter, code: str, timeout_s: float = 20.0) -> tuple[CallStatus, str]:
     done = await one.run(code, timeout_s=timeout_s)
     return done.status, done.text
 
 
-async def test_variables_functions_and_files_are_kept_from_call_to_call(plain: Boxes) -> None:
-    one = await python(plain)
+async def test_variables_functions_and_files_are_kept_from_call_to_call(one: Interpreter) -> None:
     assert await said(one, "import math\nx = 6\ndef twice(n):\n    return 2 * n") == (
         CallStatus.OK,
         "[it printed nothing]",
@@ -31,11 +39,9 @@ async def test_variables_functions_and_files_are_kept_from_call_to_call(plain: B
     assert await said(one, "print('so'); twice(x)") == (CallStatus.OK, "so\n12\n")
     assert await said(one, "open('kept', 'w').write('a'); _ + 1") == (CallStatus.OK, "13\n")
     assert await said(one, "open('kept').read() + str(math.floor(1.5))") == (CallStatus.OK, "'a1'\n")
-    await one.aclose()
 
 
-async def test_text_is_run_exactly_as_it_was_written(plain: Boxes) -> None:
-    one = await python(plain)
+async def test_text_is_run_exactly_as_it_was_written(one: Interpreter) -> None:
     assert await said(one, "'''a\n  b\\n'''") == (CallStatus.OK, r"'a\n  b\n'" + "\n")
     assert await said(one, "print('é 漢 🎈 \"quoted\" $HOME `x` \\\\')") == (
         CallStatus.OK,
@@ -45,11 +51,9 @@ async def test_text_is_run_exactly_as_it_was_written(plain: Boxes) -> None:
     assert (await said(one, "x = '\ud800'"))[0] is CallStatus.RAISED
     assert (await said(one, "1\0"))[0] is CallStatus.RAISED
     assert await said(one, "") == (CallStatus.OK, "[it printed nothing]")
-    await one.aclose()
 
 
-async def test_an_error_comes_back_as_the_traceback_of_the_code_alone(plain: Boxes) -> None:
-    one = await python(plain)
+async def test_an_error_comes_back_as_the_traceback_of_the_code_alone(one: Interpreter) -> None:
     status, text = await said(one, "def f():\n    return 1 / 0\nprint('before')\nf()")
     assert status is CallStatus.RAISED
     lines = text.splitlines()
@@ -59,22 +63,18 @@ async def test_an_error_comes_back_as_the_traceback_of_the_code_alone(plain: Box
     assert status is CallStatus.RAISED and text.splitlines()[0] == '  File "<call 2>", line 1'
     assert "RecursionError" in (await said(one, "def g(n):\n    return g(n + 1)\ng(0)"))[1]
     assert await said(one, "f.__name__") == (CallStatus.OK, "'f'\n")
-    await one.aclose()
 
 
-async def test_a_call_that_takes_too_long_is_undone_and_the_next_one_goes_on(plain: Boxes) -> None:
-    one = await python(plain)
+async def test_a_call_that_takes_too_long_is_undone_and_the_next_one_goes_on(one: Interpreter) -> None:
     await said(one, "x = 5")
     assert await said(one, "x = 6\nprint('on', flush=True)\nwhile True: pass", 0.3) == (
         CallStatus.TIMEOUT,
         "on\n[stopped, it took longer than 0.3 s" + KEPT,
     )
     assert await said(one, "x") == (CallStatus.OK, "5\n")
-    await one.aclose()
 
 
-async def test_a_call_that_ends_its_process_is_undone(plain: Boxes) -> None:
-    one = await python(plain)
+async def test_a_call_that_ends_its_process_is_undone(one: Interpreter) -> None:
     await said(one, "x = 5")
     assert await said(one, "import os\nx = 6\nos._exit(0)") == (
         CallStatus.ENDED,
@@ -85,21 +85,17 @@ async def test_a_call_that_ends_its_process_is_undone(plain: Boxes) -> None:
     assert await said(one, "x = 7\nexit()") == (CallStatus.OK, "[it printed nothing]")
     assert (await said(one, "raise SystemExit('no')"))[0] is CallStatus.RAISED
     assert await said(one, "x") == (CallStatus.OK, "7\n")
-    await one.aclose()
 
 
-async def test_code_that_breaks_its_own_process_is_undone_too(plain: Boxes) -> None:
-    one = await python(plain)
+async def test_code_that_breaks_its_own_process_is_undone_too(one: Interpreter) -> None:
     await said(one, "x = 5")
     assert (await said(one, "import os\nos.closerange(3, 256)"))[0] is CallStatus.ENDED
     assert await said(one, "x") == (CallStatus.OK, "5\n")
     await said(one, "import os\nos.kill(os.getppid(), 9)")  # what stood by for this call; its place is taken anyway
     assert await said(one, "x") == (CallStatus.OK, "5\n")
-    await one.aclose()
 
 
-async def test_an_interpreter_that_is_lost_costs_its_variables_and_nothing_more(plain: Boxes) -> None:
-    one = await python(plain)
+async def test_an_interpreter_that_is_lost_costs_its_variables_and_nothing_more(one: Interpreter) -> None:
     await said(one, "x = 5")
     both = "import os\nos.kill(os.getppid(), 9)\nos.kill(os.getpid(), 9)"
     assert await said(one, both) == (
@@ -109,11 +105,9 @@ async def test_an_interpreter_that_is_lost_costs_its_variables_and_nothing_more(
     assert (await said(one, "x"))[1].endswith("NameError: name 'x' is not defined\n")
     assert await said(one, "y = 1\ny") == (CallStatus.OK, "1\n")
     assert await said(one, "y") == (CallStatus.OK, "1\n")
-    await one.aclose()
 
 
-async def test_code_that_forks_or_waits_for_input_is_answered_once(plain: Boxes) -> None:
-    one = await python(plain)
+async def test_code_that_forks_or_waits_for_input_is_answered_once(one: Interpreter) -> None:
     assert await said(one, "import os\npid = os.fork()\nif pid == 0: raise ValueError\nos.waitpid(pid, 0)[1] >> 8") == (
         CallStatus.OK,
         "1\n",
@@ -123,17 +117,14 @@ async def test_code_that_forks_or_waits_for_input_is_answered_once(plain: Boxes)
         CallStatus.OK,
         "b'in\\n'\n",
     )
-    await one.aclose()
 
 
-async def test_processes_that_the_code_leaves_behind_do_not_hold_up_the_next_call(plain: Boxes) -> None:
-    one = await python(plain)
+async def test_processes_that_the_code_leaves_behind_do_not_hold_up_the_next_call(one: Interpreter) -> None:
     left = "import os, time\nif os.fork() == 0:\n    time.sleep(600)\n"
     assert (await said(one, "x = 5\n" + left))[0] is CallStatus.OK
     assert await said(one, "x") == (CallStatus.OK, "5\n")
     assert (await said(one, left + "os._exit(1)", 10.0))[0] is CallStatus.ENDED
     assert await said(one, "x") == (CallStatus.OK, "5\n")
-    await one.aclose()
 
 
 async def test_huge_integers_and_long_output_are_shown_cut(plain: Boxes) -> None:

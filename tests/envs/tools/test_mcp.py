@@ -20,6 +20,7 @@ from openclaw_rl.envs.tools.mcp import McpTools
 from openclaw_rl.envs.tools.mcp_servers import McpServer
 from openclaw_rl.envs.tools.provider import CallStatus
 from openclaw_rl.errors import BoxError, TaskError
+from openclaw_rl.evals.server import free_port
 
 SERVERS = Path(__file__).parent / "servers"
 PATIENT_S = 30.0
@@ -112,9 +113,7 @@ async def test_a_server_on_this_machine_is_used_where_whoever_makes_the_environm
 @pytest.fixture
 def http() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """The same server over streamable HTTP."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen([sys.executable, str(SERVERS / "sums.py"), "http", str(port)], stderr=subprocess.DEVNULL)
     until = time.monotonic() + 60
     while time.monotonic() < until:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from pathlib import Path
 from random import Random
 
@@ -126,11 +127,8 @@ def test_environments_show_what_demonstrations_show_and_only_the_right_attempt_s
                 for task in source.tasks.values():
                     made = exercises[_key(task.instruction, task.metadata.get("seed"))]
                     for number in range(len(made.attempts)):
-                        env = open_env(setting.value, source, boxes)
-                        try:
+                        async with aclosing(open_env(setting.value, source, boxes)) as env:
                             assert await _attempted(env, task, made, number) is (number == 0), (made.family, number)
-                        finally:
-                            await env.aclose()
                 if isinstance(source, OpenSource):
                     await source.aclose()
         finally:

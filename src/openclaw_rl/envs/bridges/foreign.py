@@ -24,7 +24,7 @@ from openclaw_rl.envs.task import (
     over,
     unscored,
 )
-from openclaw_rl.envs.tasks.source import Attempt, NoSolutionError
+from openclaw_rl.envs.tasks.source import Attempt, NoSolutionError, ReadTasks
 from openclaw_rl.errors import BoxError, TaskError
 
 MOST_CHARACTERS = 16_000
@@ -142,28 +142,11 @@ class ForeignEnv:
             await foreign.aclose()
 
 
-class ForeignTasks:
+class ForeignTasks(ReadTasks):
     """The tasks of an environment that judges them itself."""
 
     def __init__(self, name: str, tasks: Iterable[Task], broken: Mapping[str, str] | None = None) -> None:
-        self._name = name
-        self._broken = dict(broken or {})
-        self._tasks = {task.id: task for task in tasks}
-
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self._name
-
-    @property
-    def tasks(self) -> Mapping[str, Task]:
-        """The tasks by id."""
-        return self._tasks
-
-    @property
-    def broken(self) -> Mapping[str, str]:
-        """Tasks that cannot be read, and why."""
-        return self._broken
+        super().__init__(name, {task.id: task for task in tasks}, broken)
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox | None:
         """None: the environment runs elsewhere."""

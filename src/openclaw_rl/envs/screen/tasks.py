@@ -20,13 +20,13 @@ from openclaw_rl.envs.screen.site import Site
 from openclaw_rl.envs.screen.solving import solved
 from openclaw_rl.envs.task import Action, Score, Split, Task, TaskTimeouts
 from openclaw_rl.envs.tasks.rows import Row, read_rows, text_of
-from openclaw_rl.envs.tasks.source import Attempt, NoSolutionError
+from openclaw_rl.envs.tasks.source import Attempt, NoSolutionError, ReadTasks
 from openclaw_rl.errors import TaskError
 
 LIMITS = TaskTimeouts(build_s=60.0, agent_s=300.0, judge_s=60.0)
 
 
-class ScreenTasks:
+class ScreenTasks(ReadTasks):
     """Tasks that are done on a screen. The first opened task starts browsers; closing the source ends them.
 
     `solve` gives the actions of the solution as an answer, and `judge` plays an answer's actions on a new page.
@@ -41,27 +41,10 @@ class ScreenTasks:
         broken: Mapping[str, str] | None = None,
         browser: BrowserOptions | None = None,
     ) -> None:
-        self._name = name
-        self._tasks = {task.id: task for task in tasks}
-        self._broken = dict(broken or {})
+        super().__init__(name, {task.id: task for task in tasks}, broken)
         self._options = browser
         self._browsers: Browsers | None = None
         self._lock = asyncio.Lock()
-
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self._name
-
-    @property
-    def tasks(self) -> Mapping[str, Task]:
-        """The tasks by id."""
-        return self._tasks
-
-    @property
-    def broken(self) -> Mapping[str, str]:
-        """Tasks that cannot be read, and why."""
-        return self._broken
 
     @property
     def browsers(self) -> Browsers:

@@ -11,7 +11,7 @@ from pathlib import Path
 from openclaw_rl.envs.box.sandbox import Boxes, ExecResult, Sandbox
 from openclaw_rl.envs.task import Score, Task, TaskTimeouts
 from openclaw_rl.envs.tasks.rows import Row, files_of, read_rows, text_of
-from openclaw_rl.envs.tasks.source import Attempt, box_of, in_a_box, spec_of
+from openclaw_rl.envs.tasks.source import Attempt, ReadTasks, box_of, in_a_box, spec_of
 from openclaw_rl.errors import TaskError
 
 JUDGE_S = 60.0
@@ -31,27 +31,12 @@ class CodeTask:
     commands: tuple[str, ...]
 
 
-class CodeTasks:
+class CodeTasks(ReadTasks):
     """The tasks of one file."""
 
     def __init__(self, path: Path) -> None:
-        self._name = path.parent.name
-        self._rows, self._broken = read_rows(path, _read)
-
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self._name
-
-    @property
-    def tasks(self) -> Mapping[str, Task]:
-        """The tasks by id."""
-        return {name: row.task for name, row in self._rows.items()}
-
-    @property
-    def broken(self) -> Mapping[str, str]:
-        """Tasks that cannot be read, and why."""
-        return self._broken
+        self._rows, broken = read_rows(path, _read)
+        super().__init__(path.parent.name, {name: row.task for name, row in self._rows.items()}, broken)
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox:
         """A box that contains the files."""

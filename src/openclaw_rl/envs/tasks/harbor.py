@@ -17,6 +17,7 @@ from openclaw_rl.envs.tasks.prepared import PreparedState, PreparedStates
 from openclaw_rl.envs.tasks.source import (
     Attempt,
     NoSolutionError,
+    ReadTasks,
     UnsupportedTaskError,
     box_of,
     in_a_box,
@@ -47,31 +48,14 @@ class TaskFiles:
     unsupported: str = ""
 
 
-class FolderTasks:
+class FolderTasks(ReadTasks):
     """Tasks in folders, each with an environment to build, a solution to run and tests to judge by."""
 
     def __init__(self, name: str, found: Mapping[str, tuple[Task, TaskFiles]], broken: Mapping[str, str]) -> None:
-        self._name = name
-        self._tasks = {id_: task for id_, (task, _) in found.items()}
+        super().__init__(name, {id_: task for id_, (task, _) in found.items()}, broken)
         self._parts = {id_: parts for id_, (_, parts) in found.items()}
-        self._broken = dict(broken)
         self._states = PreparedStates()
         self.sound: set[str] = set()  # tasks whose grader has worked
-
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self._name
-
-    @property
-    def tasks(self) -> Mapping[str, Task]:
-        """The tasks by id."""
-        return self._tasks
-
-    @property
-    def broken(self) -> Mapping[str, str]:
-        """Tasks that cannot be read, and why."""
-        return self._broken
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox:
         """A box in the task's first state. Each environment is built once."""

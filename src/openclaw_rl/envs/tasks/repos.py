@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
 from openclaw_rl.envs.task import Resources, Score, Task, TaskTimeouts
 from openclaw_rl.envs.tasks.prepared import PreparedState, PreparedStates
 from openclaw_rl.envs.tasks.rows import Row, read_rows, text_of
-from openclaw_rl.envs.tasks.source import Attempt, UnsupportedTaskError, box_of, in_a_box, spec_of
+from openclaw_rl.envs.tasks.source import Attempt, ReadTasks, UnsupportedTaskError, box_of, in_a_box, spec_of
 from openclaw_rl.envs.tasks.suites import MOST_BYTES, NOTHING, REPORT, WRITES_REPORT, SuiteReport, read_report
 from openclaw_rl.errors import BoxError, TaskError
 
@@ -45,32 +44,17 @@ class RepoTask:
     least: int  # how many tests pass in the whole library, 0 if not counted
 
 
-class RepoTasks:
+class RepoTasks(ReadTasks):
     """The tasks of one file; the archives are next to the file."""
 
     def __init__(self, path: Path) -> None:
-        self._name = path.parent.name
-        self._rows, self._broken = read_rows(path, lambda row: _read(row, path.parent))
+        self._rows, broken = read_rows(path, lambda row: _read(row, path.parent))
+        super().__init__(path.parent.name, {name: row.task for name, row in self._rows.items()}, broken)
         self._unpacked = Path(tempfile.mkdtemp(prefix="openclaw-rl-repos-"))
         weakref.finalize(self, shutil.rmtree, self._unpacked, ignore_errors=True)
         self._trees: dict[Path, Path] = {}
         self._libraries = PreparedStates(most=LIBRARIES)
         self._states = PreparedStates()
-
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self._name
-
-    @property
-    def tasks(self) -> Mapping[str, Task]:
-        """The tasks by id."""
-        return {name: row.task for name, row in self._rows.items()}
-
-    @property
-    def broken(self) -> Mapping[str, str]:
-        """Tasks that cannot be read, and why."""
-        return self._broken
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox:
         """A box with the broken library, committed. Each library is unpacked once, and each task is prepared once."""

@@ -58,6 +58,30 @@ class TaskSource(Protocol):
         ...
 
 
+class ReadTasks:
+    """What sources that read all of their tasks at the start have in common: a name, the tasks, and the broken ones."""
+
+    def __init__(self, name: str, tasks: Mapping[str, Task], broken: Mapping[str, str] | None = None) -> None:
+        self._name = name
+        self._tasks = dict(tasks)
+        self._broken = dict(broken or {})
+
+    @property
+    def name(self) -> str:
+        """The name of the source."""
+        return self._name
+
+    @property
+    def tasks(self) -> Mapping[str, Task]:
+        """The tasks by id."""
+        return self._tasks
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """Tasks that cannot be read, and why."""
+        return self._broken
+
+
 @runtime_checkable
 class OpenSource(Protocol):
     """A source that keeps resources open, such as browsers, until it is closed."""

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
 from openclaw_rl.envs.task import Resources, Score, Task, TaskTimeouts
 from openclaw_rl.envs.tasks.prepared import PreparedState, PreparedStates
 from openclaw_rl.envs.tasks.rows import Row, read_rows, text_of
-from openclaw_rl.envs.tasks.source import Attempt, UnsupportedTaskError, box_of, in_a_box, spec_of
+from openclaw_rl.envs.tasks.source import Attempt, ReadTasks, UnsupportedTaskError, box_of, in_a_box, spec_of
 from openclaw_rl.envs.tasks.suites import MOST_BYTES, NOTHING, REPORT, WRITES_REPORT, read_report
 from openclaw_rl.errors import BoxError, TaskError
 
@@ -55,28 +54,13 @@ class SweTask:
     test_cmd: str
 
 
-class SweRows:
+class SweRows(ReadTasks):
     """The tasks of one file. They need docker or podman, which fetches their images."""
 
     def __init__(self, path: Path) -> None:
-        self._name = path.stem
-        self._rows, self._broken = read_rows(path, _read)
+        self._rows, broken = read_rows(path, _read)
+        super().__init__(path.stem, {name: row.task for name, row in self._rows.items()}, broken)
         self._states = PreparedStates()
-
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self._name
-
-    @property
-    def tasks(self) -> Mapping[str, Task]:
-        """The tasks by id."""
-        return {name: row.task for name, row in self._rows.items()}
-
-    @property
-    def broken(self) -> Mapping[str, str]:
-        """Tasks that cannot be read, and why."""
-        return self._broken
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox:
         """A box at the commit, without refs to later ones."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import blake2b
 from importlib.util import find_spec
 from math import isfinite
@@ -14,7 +13,7 @@ from openclaw_rl.envs.answers.verify import MathChecker
 from openclaw_rl.envs.box.sandbox import Boxes, Sandbox
 from openclaw_rl.envs.task import Score, Split, Task, TaskTimeouts
 from openclaw_rl.envs.tasks.rows import Row, read_rows
-from openclaw_rl.envs.tasks.source import Attempt
+from openclaw_rl.envs.tasks.source import Attempt, ReadTasks
 from openclaw_rl.errors import TaskError
 
 QUESTIONS = ("question", "problem", "Problem", "prompt")
@@ -29,31 +28,16 @@ DAPO_BEFORE = (
 DAPO_AFTER = 'Remember to put your answer on its own line after "Answer:".'
 
 
-class WordTasks:
+class WordTasks(ReadTasks):
     """The problems of a file. They need no box: answers are judged as text. AIME files and folders are for testing."""
 
     def __init__(self, path: Path) -> None:
         folder = path.parent.parent if path.parent.name == "data" else path.parent
-        self._name = folder.name
         is_test = "test" in path.stem or "aime" in f"{folder.name} {path.stem}".lower()
         split = Split.TEST if is_test else Split.TRAIN
         self._checker = MathChecker()
-        self._rows, self._broken = read_rows(path, lambda row: read_words(row, split, path.stem))
-
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self._name
-
-    @property
-    def tasks(self) -> Mapping[str, Task]:
-        """The tasks by id."""
-        return {name: task for name, (task, _, _) in self._rows.items()}
-
-    @property
-    def broken(self) -> Mapping[str, str]:
-        """Tasks that cannot be read, and why."""
-        return self._broken
+        self._rows, broken = read_rows(path, lambda row: read_words(row, split, path.stem))
+        super().__init__(folder.name, {name: task for name, (task, _, _) in self._rows.items()}, broken)
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox | None:
         """None: a question needs no box."""

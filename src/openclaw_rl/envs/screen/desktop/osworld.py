@@ -17,7 +17,7 @@ from openclaw_rl.envs.screen.desktop.guest_screen import GuestScreen
 from openclaw_rl.envs.screen.desktop.judging import Evaluator, read_evaluator
 from openclaw_rl.envs.screen.screen import BrowserError, Judgement, Screen
 from openclaw_rl.envs.task import Resources, Score, Split, Task, TaskTimeouts
-from openclaw_rl.envs.tasks.source import Attempt, NoSolutionError, UnsupportedTaskError, box_of
+from openclaw_rl.envs.tasks.source import Attempt, NoSolutionError, ReadTasks, UnsupportedTaskError, box_of
 from openclaw_rl.errors import TaskError
 
 LIMITS = TaskTimeouts(build_s=120.0, agent_s=600.0, judge_s=120.0)
@@ -25,41 +25,26 @@ MOST_SLEEP_S = 10.0
 Prepares = list[tuple[str, dict[str, Json]]]
 
 
-class OSWorldTasks:
+class OSWorldTasks(ReadTasks):
     """Tasks of one folder. Each gets its own desktop, or all use the guest at `guest_url`.
 
     `solution`, our own key in a task's file, is Python with pyautogui that solves it.
     """
 
     def __init__(self, name: str, files: Mapping[str, Mapping[str, Json]], *, guest_url: str = "") -> None:
-        self._name = name
         self._url = guest_url
         self._files = files
         self._guests: dict[str, Guest] = {}
-        self._tasks: dict[str, Task] = {}
-        self._broken: dict[str, str] = {}
+        tasks: dict[str, Task] = {}
+        broken: dict[str, str] = {}
         for path, file in files.items():
             try:
                 task = _task(file)
             except TaskError as problem:
-                self._broken[path] = problem.problem
+                broken[path] = problem.problem
                 continue
-            self._tasks[task.id] = task
-
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self._name
-
-    @property
-    def tasks(self) -> Mapping[str, Task]:
-        """The tasks by id."""
-        return self._tasks
-
-    @property
-    def broken(self) -> Mapping[str, str]:
-        """Tasks that cannot be read, and why."""
-        return self._broken
+            tasks[task.id] = task
+        super().__init__(name, tasks, broken)
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox | None:
         """A prepared box with the desktop in it. UnsupportedTaskError if the task needs unsupported features."""
