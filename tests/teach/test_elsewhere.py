@@ -193,6 +193,15 @@ async def test_a_known_hint_that_the_weights_follow_there_is_read_beside_it() ->
     assert one.hint.text == f"{KIND} {PLAIN}"
 
 
+async def test_a_hint_that_changes_nothing_there_is_not_read_beside_one_that_is_followed() -> None:
+    """Given many hints a small model follows fewer: this one would only make it forget the other."""
+    known, elsewhere = [PlacedHint(0, "k", KIND)], "In grades: be exact."
+    one, _thanked = await others(Base(), most=1).shown(a_turn("t"), elsewhere, known)
+    assert (one.hint.text, text(one.reply.tokens[:-1])) == (KIND, "kind")
+    (alone, *_) = await others(Base(), most=1).shown(a_turn("t"), elsewhere, ())
+    assert alone.hint.text == elsewhere  # with nothing to hold on to, the reply stays as it was
+
+
 async def test_a_reply_without_an_end_is_left_out_and_an_engine_that_is_away_is_said() -> None:
     engine = Base()
     endless = a_turn("earlier", f"Count {engine.endless}")

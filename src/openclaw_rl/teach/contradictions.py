@@ -70,14 +70,8 @@ class ContentCheck:
     warmth: float
     counts: ContradictionCounts = field(default_factory=ContradictionCounts)
 
-    async def reply(self, bare: Prompt, seed: int) -> Message | None:
-        """The base model's reply to a prompt without hints.
-
-        None if it does not end within `longest` tokens, calls a tool or cannot be decoded. Raises EngineError.
-        """
-        said = await self.drawn(bare, seed)
-        if said is None:
-            return None
+    async def decoded(self, said: SampledReply) -> Message | None:
+        """A reply as a message; None if it calls a tool or cannot be decoded."""
         try:
             reply, _ = await asyncio.to_thread(self.renderer.decode, said.tokens)
         except (RequestError, ValueError):

@@ -20,7 +20,7 @@ from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
 from openclaw_rl.core.message import Json, Message, Role, Tool, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
-from openclaw_rl.core.sample import HintPrompt, OtherRequestReply
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
@@ -29,6 +29,7 @@ from openclaw_rl.teach.asking import reply_logp, sampled_reply
 from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
 from openclaw_rl.teach.settings import TeachSettings
 
+CONCERNS_NATS = 2.0  # by which a hint makes the reply without hints less likely, at least, if it concerns the request
 FOLLOWED_NATS = 2.0  # by which a known hint makes the weights' reply likelier, at least, if they follow the hint
 AT_ONCE = 2  # requests that are handled at the same time
 REQUEST_TOKENS = 128  # the longest request that is generated
@@ -84,7 +85,7 @@ class OtherRequests:
     warmth: float = WARMTH
     contradictions: ContradictionCounts = field(default_factory=ContradictionCounts)
     _made_up: OrderedDict[tuple[int, ...], list[str | None]] = field(default_factory=OrderedDict)
-    _unhinted: OrderedDict[tuple[tuple[int, ...], int], Message | None] = field(default_factory=OrderedDict)
+    _unhinted: OrderedDict[tuple[tuple[int, ...], int], SampledReply | None] = field(default_factory=OrderedDict)
 
     def let_go(self) -> None:
         """Removes what is remembered of requests, replies and hints, as after a restart."""
@@ -197,7 +198,9 @@ class OtherRequests:
         bare = await self._prompt(turn, request.messages)
         if bare is None:
             return None
-        hints = [*(await self._followed(turn, request, bare, known) if known else ()), hint]
+        hints = await self._followed(turn, request, bare, known) if known else []
+        if not hints or await self._concerns(turn, request, bare, hint, seed):
+            hints.append(hint)
         hinted = await self._prompt(turn, _with(request.messages, hints))
         if hinted is None:
             return None
@@ -209,7 +212,7 @@ class OtherRequests:
             return None
         if anchored is not None:
             is_contrary = await check.contradicts(hinted, anchored, said.tokens)
-            self.contradictions.note(hint, [is_contrary])
+            self.contradictions.note(hint, [is_contrary] if hint in hints else [])
             if is_contrary:
                 said, hinted = await check.second(hinted, anchored, seed), anchored
         if said is None:
@@ -223,13 +226,33 @@ class OtherRequests:
 
         None if that reply does not end or calls a tool, or if the template refuses.
         """
+        said = await self._without_hints(bare, seed)
+        reply = None if said is None else await self.content.decoded(said)
+        return None if reply is None else await self.content.after(turn, request.messages, reply, hints)
+
+    async def _without_hints(self, bare: Prompt, seed: int) -> SampledReply | None:
+        """The base model's reply to a request without hints; None if it does not end."""
         key = (bare.tokens, seed)
         if key not in self._unhinted:
-            self._unhinted[key] = await self.content.reply(bare, seed)
+            self._unhinted[key] = await self.content.drawn(bare, seed)
             while len(self._unhinted) > REPLIES_HELD:
                 self._unhinted.popitem(last=False)
-        reply = self._unhinted[key]
-        return None if reply is None else await self.content.after(turn, request.messages, reply, hints)
+        return self._unhinted[key]
+
+    async def _concerns(self, turn: Turn, request: Request, bare: Prompt, hint: str, seed: int) -> bool:
+        """Whether a hint changes the reply to a request: it makes the base model's reply without hints less likely.
+
+        "In grades: ..." changes no solution. Next to hints that are followed there it would only distract: given many
+        hints a small model follows fewer of them.
+        """
+        said = await self._without_hints(bare, seed)
+        hinted = await self._prompt(turn, _with(request.messages, [hint]))
+        if said is None or hinted is None:
+            return True
+        before, after = await asyncio.gather(
+            *(reply_logp(self.engine, prompt, said.tokens, BASE) for prompt in (bare, hinted))
+        )
+        return sum(before) - sum(after) >= CONCERNS_NATS
 
     @property
     def content(self) -> ContentCheck:
