@@ -36,6 +36,7 @@ MODEL = "museum"
 KEPT = Path("build/many-wishes")
 HOLDS = 0.8  # the share of first replies that must follow a wish for it to hold
 SESSIONS = 8  # for each wish
+SETTLE_S = 300.0  # the longest wait between sessions: on a busy machine a step takes a minute
 WHILE_TAUGHT = 10  # problems of the measurements while a wish is taught
 Run = dict[str, Any]
 
@@ -52,7 +53,7 @@ def show(event: Event) -> None:
 async def taught(client: Client, user: Visitor) -> Figures:
     """One wish, until three sessions in a row need no correction."""
     progress(f"{user.name}: {user.wish}")
-    settings = RunSettings(sessions=SESSIONS, problems=WHILE_TAUGHT, stop_after=0)
+    settings = RunSettings(sessions=SESSIONS, problems=WHILE_TAUGHT, stop_after=0, settle_s=SETTLE_S)
     run = LearningRun(client, user, settings, seed=user.seed, on_event=show)
     await run.run()
     report = await run.report()
