@@ -146,6 +146,15 @@ async def test_a_users_own_earlier_requests_come_first_then_made_up_ones_then_sh
     assert engine.opened < 2 * opened  # what was made up behind the same opening is used again
 
 
+async def test_of_many_earlier_requests_half_are_the_newest_and_the_others_are_spread_over_the_rest() -> None:
+    """With the newest alone, wishes about what was asked some time ago were unlearned."""
+    mine = [a_turn(f"earlier {number}", f"What is {number} + 3?") for number in range(40)]
+    found = await others(Base(), *mine, most=8).requests(a_turn("t"))
+    assert [one.turn for one in found] == [f"earlier {number}" for number in (0, 1, 2, 3, 4, 13, 22, 31)]
+    few = await others(Base(), *mine[:8], most=8).requests(a_turn("t"))
+    assert [one.turn for one in few] == [turn.id for turn in mine[:8]]
+
+
 async def test_what_goes_on_from_a_conversation_or_is_long_is_no_other_request() -> None:
     later = a_turn("later", "What is 3 + 3?", parent="earlier")
     long = a_turn("long", "Sum this up: " + "word " * 400)

@@ -1,9 +1,9 @@
 """Demonstrations of a hint on other requests: from one example alone a model learns the example, not the wish.
 
-The requests are the user's own earlier ones, then some that the base model generates in the place of a user's message
-after the same system text, then a few that ship with the product. Requests in the middle of conversations are added:
-the answer to the corrected reply, and the user's own from later in a conversation. If these are too few, conversations
-that began with the hint continue with thanks, and with a second request.
+The requests are the user's own earlier ones, both the newest and older ones, then some that the base model generates
+in the place of a user's message after the same system text, then a few that ship with the product. Requests in the
+middle of conversations are added: the answer to the corrected reply, and the user's own from later in a conversation.
+If these are too few, conversations that began with the hint continue with thanks, and with a second request.
 """
 
 from __future__ import annotations
@@ -121,13 +121,12 @@ class OtherRequests:
         """At most `other_requests` requests, no two with the same words, and none with those of the turn."""
         most = self.settings.other_requests
         seen = {_words(turn.messages)}
-        found: list[Request] = []
+        own: list[Request] = []
         for other in await self.earlier(turn):
-            if len(found) == most:
-                return found
             if _is_opening(other, turn) and _words(other.messages) not in seen:
                 seen.add(_words(other.messages))
-                found.append(Request(other.messages, other.id))
+                own.append(Request(other.messages, other.id))
+        found = spread(own, most)
         system = [item for item in turn.messages if item.role is Role.SYSTEM][:1]
         made_up = await self._invented(turn, system, most - len(found))
         room = min(most, MOST_SHIPPED) - len(found) - len(made_up)
@@ -277,6 +276,18 @@ class OtherRequests:
             return await asyncio.to_thread(self.renderer.prompt, messages, turn.tools, None, options=turn.options)
         except (RequestError, ValueError):
             return None
+
+
+def spread(newest_first: Sequence[Request], most: int) -> list[Request]:
+    """At most this many items: half of them the newest, the others evenly spread over the rest.
+
+    With the newest alone, wishes about what a user asked for some time ago would be unlearned.
+    """
+    if len(newest_first) <= most:
+        return list(newest_first)
+    recent = -(-most // 2)
+    older = newest_first[recent:]
+    return [*newest_first[:recent], *(older[index * len(older) // (most - recent)] for index in range(most - recent))]
 
 
 def _with(messages: Sequence[Message], hints: Sequence[str]) -> tuple[Message, ...]:
