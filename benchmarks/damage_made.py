@@ -228,9 +228,14 @@ def _short(said: str, asked: Asked) -> str:
     return f"{asked.answer} {last[-1] if last else ''}.".replace(" .", ".")
 
 
+def _next(answer: str) -> str:
+    """The number or the letter after this one."""
+    return str(int(answer) + 1) if answer.isdigit() else answer[:-1] + chr(ord(answer[-1]) + 1)
+
+
 def _off_by_one(said: str, asked: Asked) -> str:
     """Each number that is the answer is another one."""
-    return re.sub(rf"(?<!\d){re.escape(asked.answer)}(?!\d)", lambda found: str(int(found[0]) + 1), said)
+    return re.sub(rf"(?<!\d){re.escape(asked.answer)}(?!\d)", lambda found: _next(found[0]), said)
 
 
 def _doubled(said: str, asked: Asked) -> str:

@@ -197,18 +197,20 @@ class OtherRequests:
         bare = await self._prompt(turn, request.messages)
         if bare is None:
             return None
-        hints = await self._followed(turn, request, bare, known) if known else []
-        if not hints or await self._concerns(turn, request, bare, hint, seed):
-            hints.append(hint)
-        hinted = await self._prompt(turn, _with(request.messages, hints))
-        if hinted is None:
-            return None
         check = self.content
-        said, anchored = await asyncio.gather(
-            check.drawn(hinted, seed), self._anchored(turn, request, bare, hints, seed)
-        )
-        if said is None:
+        standing = [one.text for one in known if await self._concerns(turn, request, bare, one.text, seed)]
+        hints = [*standing, hint]
+        if standing and not await self._concerns(turn, request, bare, hint, seed):
+            hints = standing
+        hinted = await self._prompt(turn, _with(request.messages, hints))
+        said = None if hinted is None else await check.drawn(hinted, seed)
+        if said is not None and 1 < len(hints) > len(standing) and not await self._heeds(turn, request, standing, said):
+            hints = [hint]
+            hinted = await self._prompt(turn, _with(request.messages, hints))
+            said = None if hinted is None else await check.drawn(hinted, seed)
+        if hinted is None or said is None:
             return None
+        anchored = await self._anchored(turn, request, bare, hints, seed)
         if anchored is not None:
             is_contrary = await check.contradicts(hinted, anchored, said.tokens)
             self.contradictions.note(hint, [is_contrary] if hint in hints else [])
@@ -252,6 +254,14 @@ class OtherRequests:
             *(reply_logp(self.engine, prompt, said.tokens, BASE) for prompt in (bare, hinted))
         )
         return sum(before) - sum(after) >= CONCERNS_NATS
+
+    async def _heeds(self, turn: Turn, request: Request, standing: Sequence[str], said: SampledReply) -> bool:
+        """Whether a reply given one more hint than the `standing` ones shows it: it is less likely with these alone."""
+        without = await self._prompt(turn, _with(request.messages, standing))
+        if without is None:
+            return True
+        before = await reply_logp(self.engine, without, said.tokens, BASE)
+        return sum(said.logp) - sum(before) >= CONCERNS_NATS
 
     @property
     def content(self) -> ContentCheck:
