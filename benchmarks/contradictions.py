@@ -35,7 +35,8 @@ async def looked_at(ground: Ground, errand: Errand, hint: str, seed: int) -> str
     hinted = ground.renderer.prompt(with_hints(asked, [PlacedHint(0, "", hint)]), (), None)
     turn = await ground.turn(errand, seed)
     said = await check.drawn(hinted, seed)
-    reply = await check.reply(turn.prompt, seed)
+    unhinted = await check.drawn(turn.prompt, seed)
+    reply = None if unhinted is None else await check.decoded(unhinted)
     anchored = None if reply is None else await check.after(turn, asked, reply, [hint])
     if said is None or anchored is None:
         return "no end"
