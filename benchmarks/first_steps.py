@@ -114,7 +114,7 @@ async def corrected(ground: Ground, user: Visitor, warmth: float, others: int) -
 
     settings = TeachSettings(other_requests=others)
     parts = (ground.engine, current, renderer, ground.ends, settings)
-    elsewhere = OtherRequests(ground.engine, renderer, ground.ends, settings, earlier, answered, opens, warmth=warmth)
+    elsewhere = OtherRequests(*parts, earlier, answered, opens, warmth=warmth)
     return await Demonstrator(*parts, elsewhere).demonstrated(turn, turn.prompt, (), assembled)
 
 

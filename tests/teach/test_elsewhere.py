@@ -23,7 +23,7 @@ from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.teach.status import teach_findings
 from openclaw_rl.testing.turns import a_turn
 
-END, OPENING = 2, tuple(b"user: ")
+END, OPENING, SERVED = 2, tuple(b"user: "), PolicyVersion("shared", 1)
 PLAIN, KIND = "Write plainly.", "Be kind."
 
 
@@ -62,9 +62,8 @@ def text(ids: Sequence[int]) -> str:
 class Base:
     """Answers "ok", "plain" or "kind" by the hints it reads, and makes up `invented` requests, one for each seed.
 
-    `surprise` is what each token of a user's words costs it, in nats. Told a hint after its own reply it says `again`,
-    if anything; a token that it does not say has `unlikely` nats. Told several hints it follows `only` one, if that is
-    among them, and says "kind".
+    The served version says "kind" unasked. `surprise` is what each token of a user's words costs it, in nats. Told a
+    hint after its own reply it says `again`, if anything; a token that it does not say has `unlikely` nats.
     """
 
     invented: tuple[str, ...] = ()
@@ -73,17 +72,14 @@ class Base:
     is_away: bool = False
     again: str = ""
     unlikely: float = -3.0
-    only: str = ""
     opened: int = 0
     drawn: list[tuple[float, int | None]] = field(default_factory=list)  # temperature and seed of each reply to a hint
 
-    def _says(self, read: str) -> str:
+    def _says(self, read: str, version: PolicyVersion) -> str:
         told = read.partition(LABEL)[2]
-        if self.only and self.only in told:
-            return "kind"
         if self.again and read.endswith(f"\n{PLAIN}"):
             return self.again
-        return "plain" if PLAIN in told else "kind" if KIND in told else "ok"
+        return "plain" if PLAIN in told else "kind" if KIND in told or version == SERVED else "ok"
 
     async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
         if self.is_away:
@@ -96,7 +92,7 @@ class Base:
             read = text(prompt.tokens)
             if LABEL in read:
                 self.drawn.append((sampling.temperature, sampling.seed))
-            said = ids_of(self._says(read))
+            said = ids_of(self._says(read, version))
             ids = (said * 9)[: sampling.max_tokens] if self.endless in read else (*said, END)
         for index, token in enumerate(ids):
             yield SampledToken(token, -0.1, -0.1, version, finish=Finish.STOP if index + 1 == len(ids) else None)
@@ -105,7 +101,7 @@ class Base:
         read, said = prompt.tokens[:start], prompt.tokens[start:]
         if read == OPENING:
             return Scores(start, (-self.surprise,) * len(said), ())
-        likely = (*ids_of(self._says(text(read))), END)
+        likely = (*ids_of(self._says(text(read), version)), END)
         return Scores(
             start, tuple(-0.1 if likely[at : at + 1] == (t,) else self.unlikely for at, t in enumerate(said)), ()
         )
@@ -118,6 +114,9 @@ class Base:
 
 
 def others(engine: Base, *earlier: Turn, most: int = 3, answer: str = "") -> OtherRequests:
+    async def current(turn: Turn) -> PolicyVersion:
+        return SERVED
+
     async def known(turn: Turn) -> Sequence[Turn]:
         return earlier
 
@@ -128,7 +127,7 @@ def others(engine: Base, *earlier: Turn, most: int = 3, answer: str = "") -> Oth
         return Opening(OPENING, END, text, ids_of) if engine.invented else None
 
     settings = TeachSettings(other_requests=most, probe_tokens=12)
-    return OtherRequests(engine, Bytes(), (END,), settings, known, answered, opens)
+    return OtherRequests(engine, current, Bytes(), (END,), settings, known, answered, opens)
 
 
 async def asked(found: OtherRequests, turn: Turn) -> list[str]:
@@ -196,8 +195,8 @@ async def test_replies_are_drawn_each_with_a_seed_of_its_own() -> None:
     assert [seed for _, seed in later] == [0, 1]
 
 
-async def test_a_known_hint_that_changes_a_reply_there_is_read_beside_it() -> None:
-    """Or what was learned before would be unlearned on every other request, and what is lost would stay lost."""
+async def test_a_known_hint_that_the_weights_follow_there_is_read_beside_it() -> None:
+    """Or what was learned before would be unlearned on every other request."""
     known = [PlacedHint(0, "k", KIND), PlacedHint(0, "o", "Be brief.")]
     one, _thanked = await others(Base(), most=1).shown(a_turn("t"), PLAIN, known)
     assert one.hint.text == f"{KIND} {PLAIN}"
@@ -210,12 +209,6 @@ async def test_a_hint_that_changes_nothing_there_is_not_read_beside_one_that_is_
     assert (one.hint.text, text(one.reply.tokens[:-1])) == (KIND, "kind")
     (alone, *_) = await others(Base(), most=1).shown(a_turn("t"), elsewhere, ())
     assert alone.hint.text == elsewhere  # with nothing to hold on to, the reply stays as it was
-
-
-async def test_a_hint_that_the_teacher_does_not_show_beside_others_is_read_alone() -> None:
-    """A small model that is told several follows one of them: the new wish would not be learned at all."""
-    one, _thanked = await others(Base(only=KIND), most=1).shown(a_turn("t"), PLAIN, [PlacedHint(0, "k", KIND)])
-    assert (one.hint.text, text(one.reply.tokens[:-1])) == (PLAIN, "plain")
 
 
 async def test_a_reply_without_an_end_is_left_out_and_an_engine_that_is_away_is_said() -> None:

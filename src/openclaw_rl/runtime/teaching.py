@@ -93,4 +93,4 @@ def _other_requests(bridge: BridgeStage, renderer: ChatRenderer) -> OtherRequest
         return None if found is None else Opening(found.ids, found.end, renderer.table.text, renderer.encode)
 
     ends, settings = prober.stop_ids, bridge.settings
-    return OtherRequests(prober.engine, renderer, ends, settings, earlier, answered, opens)
+    return OtherRequests(prober.engine, prober.current, renderer, ends, settings, earlier, answered, opens)

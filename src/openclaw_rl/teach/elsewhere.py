@@ -23,13 +23,14 @@ from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.version import BASE
+from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.teach.asking import reply_logp, sampled_reply
 from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
 from openclaw_rl.teach.settings import TeachSettings
 
 CONCERNS_NATS = 2.0  # by which a hint makes the reply without hints less likely, at least, if it concerns the request
+FOLLOWED_NATS = 2.0  # by which a known hint makes the weights' reply likelier, at least, if they follow the hint
 AT_ONCE = 2  # requests that are handled at the same time
 REQUEST_TOKENS = 128  # the longest request that is generated
 LEAST_WORDS = 3  # of a generated request
@@ -49,16 +50,6 @@ class Request:
 
     messages: tuple[Message, ...]
     turn: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _AskedRequest:
-    """A request in the place of a corrected turn's, its prompt without hints, and the seed of replies to it."""
-
-    turn: Turn
-    request: Request
-    bare: Prompt
-    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +75,7 @@ class OtherRequests:
     """
 
     engine: Engine
+    current: Callable[[Turn], Awaitable[PolicyVersion]]
     renderer: Renderer
     stop_ids: tuple[int, ...]
     settings: TeachSettings
@@ -102,7 +94,7 @@ class OtherRequests:
         self.contradictions.let_go()
 
     async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[OtherRequestReply, ...]:
-        """The base model's replies to other requests, given the hint and those `known` hints that concern them.
+        """The base model's replies to other requests, given the hint and those `known` hints that are followed there.
 
         Replies that do not end are left out. One that contradicts the reply without hints is replaced by another if
         possible, and else left out. Raises EngineError.
@@ -205,13 +197,18 @@ class OtherRequests:
         bare = await self._prompt(turn, request.messages)
         if bare is None:
             return None
-        asked = _AskedRequest(turn, request, bare, seed)
-        hints = await self._read(asked, hint, [one.text for one in known])
-        hinted, said = await self._drawn(asked, hints)
-        if hinted is None or said is None:
+        hints = await self._followed(turn, request, bare, known) if known else []
+        if not hints or await self._concerns(turn, request, bare, hint, seed):
+            hints.append(hint)
+        hinted = await self._prompt(turn, _with(request.messages, hints))
+        if hinted is None:
             return None
         check = self.content
-        anchored = await self._anchored(asked, hints)
+        said, anchored = await asyncio.gather(
+            check.drawn(hinted, seed), self._anchored(turn, request, bare, hints, seed)
+        )
+        if said is None:
+            return None
         if anchored is not None:
             is_contrary = await check.contradicts(hinted, anchored, said.tokens)
             self.contradictions.note(hint, [is_contrary] if hint in hints else [])
@@ -221,77 +218,58 @@ class OtherRequests:
             return None
         return OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn)
 
-    async def _drawn(self, asked: _AskedRequest, hints: Sequence[str]) -> tuple[Prompt | None, SampledReply | None]:
-        """The request's prompt with these hints, and the base model's reply to it; None for what there is not."""
-        hinted = await self._prompt(asked.turn, _with(asked.request.messages, hints))
-        return hinted, None if hinted is None else await self.content.drawn(hinted, asked.seed)
-
-    async def _read(self, asked: _AskedRequest, hint: str, known: Sequence[str]) -> list[str]:
-        """The hints that the teacher reads with a request: those that concern it, of the known ones and the new one.
-
-        So a wish that the weights have lost is taught again. The new hint is also read if no other concerns the
-        request; and it is read alone if the base model, given all of them, does not show it.
-        """
-        if not known:
-            return [hint]
-        await self._without_hints(asked)  # once, before all that follow ask for it
-        concern = await asyncio.gather(*(self._concerns(asked, one) for one in (*known, hint)))
-        standing = [one for one, is_concerned in zip(known, concern, strict=False) if is_concerned]
-        if not standing:
-            return [hint]
-        if not concern[-1]:
-            return standing
-        return [*standing, hint] if await self._heeds(asked, standing, hint) else [hint]
-
-    async def _concerns(self, asked: _AskedRequest, hint: str) -> bool:
-        """Whether a hint changes the reply to a request: it makes the base model's reply without hints less likely.
-
-        "In grades: ..." changes no solution. Next to other hints it would only distract: given many of them a small
-        model follows fewer.
-        """
-        said = await self._without_hints(asked)
-        hinted = await self._prompt(asked.turn, _with(asked.request.messages, [hint]))
-        if said is None or hinted is None:
-            return True
-        before, after = await asyncio.gather(
-            *(reply_logp(self.engine, prompt, said.tokens, BASE) for prompt in (asked.bare, hinted))
-        )
-        return sum(before) - sum(after) >= CONCERNS_NATS
-
-    async def _heeds(self, asked: _AskedRequest, standing: Sequence[str], hint: str) -> bool:
-        """Whether the base model's reply shows a hint that it reads next to the `standing` ones: with these alone the
-        reply is less likely.
-        """
-        _, said = await self._drawn(asked, [*standing, hint])
-        without = await self._prompt(asked.turn, _with(asked.request.messages, standing))
-        if said is None or without is None:
-            return False
-        before = await reply_logp(self.engine, without, said.tokens, BASE)
-        return sum(said.logp) - sum(before) >= CONCERNS_NATS
-
-    async def _anchored(self, asked: _AskedRequest, hints: Sequence[str]) -> Prompt | None:
+    async def _anchored(
+        self, turn: Turn, request: Request, bare: Prompt, hints: Sequence[str], seed: int
+    ) -> Prompt | None:
         """The prompt with the base model's reply to a request without hints, and then the hints as the next message.
 
         None if that reply does not end or calls a tool, or if the template refuses.
         """
-        said = await self._without_hints(asked)
+        said = await self._without_hints(bare, seed)
         reply = None if said is None else await self.content.decoded(said)
-        return None if reply is None else await self.content.after(asked.turn, asked.request.messages, reply, hints)
+        return None if reply is None else await self.content.after(turn, request.messages, reply, hints)
 
-    async def _without_hints(self, asked: _AskedRequest) -> SampledReply | None:
+    async def _without_hints(self, bare: Prompt, seed: int) -> SampledReply | None:
         """The base model's reply to a request without hints; None if it does not end."""
-        key = (asked.bare.tokens, asked.seed)
+        key = (bare.tokens, seed)
         if key not in self._unhinted:
-            self._unhinted[key] = await self.content.drawn(asked.bare, asked.seed)
+            self._unhinted[key] = await self.content.drawn(bare, seed)
             while len(self._unhinted) > REPLIES_HELD:
                 self._unhinted.popitem(last=False)
         return self._unhinted[key]
+
+    async def _concerns(self, turn: Turn, request: Request, bare: Prompt, hint: str, seed: int) -> bool:
+        """Whether a hint changes the reply to a request: it makes the base model's reply without hints less likely.
+
+        "In grades: ..." changes no solution. Next to hints that are followed there it would only distract: given many
+        hints a small model follows fewer of them.
+        """
+        said = await self._without_hints(bare, seed)
+        hinted = await self._prompt(turn, _with(request.messages, [hint]))
+        if said is None or hinted is None:
+            return True
+        before, after = await asyncio.gather(
+            *(reply_logp(self.engine, prompt, said.tokens, BASE) for prompt in (bare, hinted))
+        )
+        return sum(before) - sum(after) >= CONCERNS_NATS
 
     @property
     def content(self) -> ContentCheck:
         """The check that finds replies with a hint that contradict the reply without it."""
         longest = self.settings.probe_tokens
         return ContentCheck(self.engine, self.renderer, self.stop_ids, longest, self.warmth, self.contradictions)
+
+    async def _followed(self, turn: Turn, request: Request, bare: Prompt, known: Sequence[PlacedHint]) -> list[str]:
+        """The known hints that the served weights follow: each makes their likeliest reply likelier."""
+        sampling = Sampling(max_tokens=self.settings.probe_tokens, temperature=0.0, stop_ids=self.stop_ids)
+        said = (await sampled_reply(self.engine, bare, sampling, await self.current(turn))).tokens
+        before = sum(await reply_logp(self.engine, bare, said, BASE))
+        found = []
+        for item in known:
+            hinted = await self._prompt(turn, _with(request.messages, [item.text]))
+            if hinted is not None and sum(await reply_logp(self.engine, hinted, said, BASE)) - before >= FOLLOWED_NATS:
+                found.append(item.text)
+        return found
 
     async def _prompt(self, turn: Turn, messages: Sequence[Message]) -> Prompt | None:
         try:
