@@ -201,7 +201,7 @@ bench-transfer: .venv/installed  ## does learning hold on made models, with word
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.transfer $(if $(JUDGE),--judge $(JUDGE))
 
 # SEEDS="0 1": only some of the runs.
-bench-many-wishes: .venv/installed  ## twelve wishes of one user, taught to a model that can follow twelve at once: how many hold
+bench-many-wishes: .venv/installed  ## twelve wishes of one user, taught to a model that can follow several at once: how many hold
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.many_wishes $(if $(SEEDS),--seeds $(SEEDS))
 
 bench-contradictions: .venv/installed  ## does teaching find the replies that a hint made wrong, and what is said in their place

@@ -1,4 +1,4 @@
-"""Twelve wishes of one user, taught one after another to a model that can follow twelve at once: how many hold?
+"""Twelve wishes of one user, taught one after another to a model that can follow several at once: how many hold?
 
 The model is the world `museum`: four kinds of problems, and for each a format, first words and last words. Each wish is
 taught until three sessions in a row need no correction, eight at most, in an order that the seed chooses; afterwards

@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 from openai.types.chat import ChatCompletionMessageParam
 
-from openclaw_rl.core.hint import LABEL
+from openclaw_rl.core.hint import Hint, hinted
+from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.evals.client import Client
 from openclaw_rl.evals.people.agent import AgentAnswer, AskOptions, answered
 from openclaw_rl.evals.people.jobs import Assessment, Person
@@ -67,7 +68,7 @@ class Probes:
     settings: TrialSettings
     base: BaseShares
     _made: int = 0
-    _known: dict[tuple[str, str, str], MeasuredShares] = field(default_factory=dict)
+    _known: dict[tuple[str, str, str, str], MeasuredShares] = field(default_factory=dict)
 
     async def shares(self, asked: MeasurementTarget) -> MeasuredShares:
         """Each time the same problems with the same sampling seeds, at the temperature used for everybody.
@@ -80,8 +81,8 @@ class Probes:
             served = await self._measured(asked, is_side=False)
             bare = await self.shares(replace(asked, may_carry=False))
             return replace(served, bare=bare.wish)
-        key = (version, person.name, asked.system + asked.hints)
-        is_base = number_of(version) == 0 and not key[-1]
+        key = (version, person.name, asked.system, asked.hints)
+        is_base = number_of(version) == 0 and not asked.system and not asked.hints
         found = self._known.get(key) or (self.base.get(person) if is_base else None)
         if found is None:
             found = await self._measured(asked, is_side=True)
@@ -113,8 +114,10 @@ class Probes:
             async with slots:
                 with workspace(job.files) as place:
                     messages: list[ChatCompletionMessageParam] = [*job.before]
-                    content = f"{job.opening}\n\n{LABEL} {asked.hints}" if asked.hints else job.opening
-                    messages.append({"role": "user", "content": content})
+                    said: tuple[Message, ...] = (message(Role.USER, job.opening),)
+                    if asked.hints:
+                        said = hinted(said, Hint(asked.hints))
+                    messages.append({"role": "user", "content": said[0].text})
                     answer = await answered(self.client, messages, place, manner, seed=number)
                     holds = job.path is not None and place.holds(job.path, job.problem.answer)
             return _Found(job.opening, answer, job.assess(answer, holds=holds))
