@@ -62,6 +62,7 @@ async def taught(client: Client, user: Visitor) -> Figures:
         "sessions": len(report.sessions),
         "corrections": report.corrections,
         "refused": report.refused,
+        "unsettled": sum(not session.is_settled for session in report.sessions),
     }
 
 
@@ -131,6 +132,7 @@ def summed_up(run: Run) -> Run:
         "points_lost": round(fmean(lost), 2),
         "points_lost_never": round(100 * (run["before"]["never"][1] - run["end"]["never"][1]), 2),
         "corrections": sum(wish["corrections"] for wish in run["wishes"].values()),
+        "unsettled": sum(wish["unsettled"] for wish in run["wishes"].values()),
         "sessions": sum(wish["sessions"] for wish in run["wishes"].values()),
         "versions": run["versions"],
         "versions_refused": run["versions_refused"],

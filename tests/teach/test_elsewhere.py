@@ -162,6 +162,15 @@ async def test_what_goes_on_from_a_conversation_or_is_long_is_no_other_request()
     assert await asked(others(Base(), later, long, called), a_turn("t")) == list(shipped()[:3])
 
 
+async def test_a_long_request_is_one_if_nearly_all_of_it_was_read_with_the_corrected_turn() -> None:
+    rules = message(Role.SYSTEM, "rule " * 400)
+    mine = a_turn("mine", (rules, message(Role.USER, "What is 3 + 3?")))
+    other = a_turn("other", (message(Role.SYSTEM, "Rule " * 400), message(Role.USER, "What is 4 + 4?")))
+    turn = a_turn("t", (rules, message(Role.USER, "What is 2 + 2?")))
+    assert (await asked(others(Base(), mine, other), turn))[0] == "What is 3 + 3?"
+    assert "What is 4 + 4?" not in await asked(others(Base(), mine, other), turn)
+
+
 @pytest.mark.parametrize("invented", [("hm",), ("",)])
 async def test_what_is_no_request_is_not_taken_for_one(invented: tuple[str, ...]) -> None:
     assert await asked(others(Base(invented=invented)), a_turn("t")) == list(shipped()[:3])

@@ -40,7 +40,7 @@ OPENINGS_HELD = 32  # openings that are kept, with the requests generated after 
 LATER = 2  # one less than the most requests in the middle of conversations
 WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to begin occurs as often as it is chosen
 REPLIES_HELD = 64  # of the base model to requests without hints: generated requests are the same for each correction
-MOST_SHIPPED = 8  # of the requests that ship with the product, counted with the others: they say little of these users
+MOST_SHIPPED = 8  # requests up to which those that ship with the product fill up: they say little of this user's
 MORE_TOKENS = 1024  # that an earlier prompt may have after the prefix that it shares with the corrected one
 
 
@@ -211,7 +211,8 @@ class OtherRequests:
             return None
         if anchored is not None:
             is_contrary = await check.contradicts(hinted, anchored, said.tokens)
-            self.contradictions.note(hint, [is_contrary] if hint in hints else [])
+            if hint in hints:
+                self.contradictions.note(hint, [is_contrary])
             if is_contrary:
                 said, hinted = await check.second(hinted, anchored, seed), anchored
         if said is None:
@@ -279,7 +280,7 @@ class OtherRequests:
 
 
 def spread(newest_first: Sequence[Request], most: int) -> list[Request]:
-    """At most this many items: half of them the newest, the others evenly spread over the rest.
+    """At most this many requests: half of them the newest, the others evenly spread over the rest.
 
     With the newest alone, wishes about what a user asked for some time ago would be unlearned.
     """
@@ -314,12 +315,8 @@ def _is_near(other: Turn, turn: Turn) -> bool:
     last = other.messages[-1] if other.messages else None
     if last is None or last.role is not Role.USER or other.prompt.images:
         return False
-    shared = 0
-    for mine, theirs in zip(other.prompt.tokens, turn.prompt.tokens, strict=False):
-        if mine != theirs:
-            break
-        shared += 1
-    return len(other.prompt) - shared <= MORE_TOKENS
+    shared = max(0, len(other.prompt) - MORE_TOKENS)  # at least; compared at once, since many turns are looked at
+    return other.prompt.tokens[:shared] == turn.prompt.tokens[:shared]
 
 
 def shipped() -> tuple[str, ...]:
