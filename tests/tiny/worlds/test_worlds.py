@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -148,6 +149,32 @@ def test_a_recipes_digest_is_its_own(tmp_path: Path) -> None:
     assert make.place(kitchen, cache=tmp_path) in places
     assert make.place(kitchen, seed=1, cache=tmp_path) not in places
     assert make.cache_folder({make.CACHE: str(tmp_path)}) == tmp_path
+
+
+def test_a_build_continues_while_too_few_answers_are_right_and_where_it_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = replace(world("shop"), shape=make.SHORT_SHAPE, schedule=replace(make.SHORT_SCHEDULE, steps=4))
+    scores: list[dict[str, float]] = []
+    monkeypatch.setattr(make.trial, "of", lambda *_args, **_more: scores.pop(0))
+    wrong, right = {"total: right": 0.9, "back: right": 1.0}, {"total: right": 0.99, "two hints: right": 0.1}
+    seen: list[tuple[int, int]] = []
+
+    def built(folder: Path, *found: dict[str, float]) -> dict[str, object]:
+        scores[:] = found
+        return make.make(tiny, folder, on_step=lambda at, steps: seen.append((at.step, steps)))
+
+    whole = built(tmp_path / "whole", wrong, wrong, right)
+    assert (whole["steps"], whole["continued"], whole["scores"]) == (6, 2, right)
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4), (1, 1), (1, 1)]
+    with pytest.raises(IndexError):  # after the first training and its scores
+        built(tmp_path / "again", wrong)
+    assert built(tmp_path / "again", wrong, wrong, right)["steps"] == 6
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "again")]
+    assert weights[0] == weights[1]
+    assert not [*(tmp_path / "again").glob("checkpoint*")]
+    assert built(tmp_path / "never", *[wrong] * 4)["continued"] == make.MOST_MORE
+    assert built(tmp_path / "once", right)["continued"] == 0
 
 
 def test_an_unknown_world_is_refused_with_the_known_ones() -> None:

@@ -8,8 +8,10 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from random import Random
+from statistics import mean
 
 from openclaw_rl.render.template import ChatTemplate, compile_template, read_template
 from openclaw_rl.tiny import build, train
@@ -22,6 +24,12 @@ from openclaw_rl.tiny.worlds.world import World
 CACHE = "OPENCLAW_RL_WORLDS"  # environment variable: the folder of built models
 DIGESTED = 60  # dialogues that are a part of a recipe's digest
 TOKENIZER_TEXTS = 1500  # dialogues that the tokenizer is trained on
+# Training goes on until answers are right, or what is measured on a model is what it cannot do. How far the same steps
+# lead differs between processors.
+RIGHT_MEAN, RIGHT_LEAST = 0.985, 0.95  # of the shares of right answers, with and without one wish
+MOST_MORE = 3  # times that training continues, each for a share of `MORE_STEPS` of the steps
+MORE_STEPS, MORE_RATE = 0.25, 0.5
+SEVERAL = ("two hints", "all hints")  # scores of several wishes at once: not every model can follow them
 SHORT_SHAPE = TinyShape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16)
 SHORT_SCHEDULE = Schedule(steps=2, step_tokens=512, warmup=1, checkpoint_every=1, grain=32)
 OnStep = Callable[[Progress, int], None]
@@ -58,7 +66,8 @@ def digest(world: World, seed: int) -> str:
     bare = ChatTemplate(tokens.trained(world, ["a"], 300), compile_template(world.template.source), {})
     rng = Random(seed)
     said = [_text(talks.sample(world, bare, rng)) for _ in range(DIGESTED)]
-    recipe = [asdict(world.shape), asdict(world.schedule), asdict(world.template), world.architecture, world.cut]
+    until = [RIGHT_MEAN, RIGHT_LEAST, MOST_MORE, MORE_STEPS, MORE_RATE]
+    recipe = [asdict(world.shape), asdict(world.schedule), asdict(world.template), world.architecture, world.cut, until]
     return hashlib.blake2b(json.dumps([recipe, said, seed]).encode(), digest_size=6).hexdigest()
 
 
@@ -75,16 +84,15 @@ def make(
 ) -> dict[str, object]:
     """Builds the model in the folder and returns its manifest. An interrupted build continues at its checkpoint.
 
-    `scored` is the number of held-out problems for each score.
+    Training continues while too few answers are right, unless `short` or `steps` is given. `scored` is the number of
+    held-out problems for each score.
     """
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     shape, schedule = (SHORT_SHAPE, SHORT_SCHEDULE) if short else (world.shape, world.schedule)
+    most_more = MOST_MORE if steps is None and not short else 0
     schedule = schedule if steps is None else replace(schedule, steps=steps)
-    bare = ChatTemplate(tokens.trained(world, ["a"], 300), compile_template(world.template.source), {})
-    rng = Random(seed)
-    texts = [_text(talks.sample(world, bare, rng)) for _ in range(60 if short else TOKENIZER_TEXTS)]
-    tokens.save(tokens.trained(world, texts, shape.vocabulary), world, folder)
+    _save_tokenizer(world, folder, shape, seed, texts=60 if short else TOKENIZER_TEXTS)
     template = read_template(folder)
     rng = Random(seed + 1)
 
@@ -92,33 +100,64 @@ def make(
         return train.encode(template.tokenizer, talks.sample(world, template, rng, easy=easy))
 
     model = new_model(world, shape, template.tokenizer, seed)
-    checkpoint = folder / "checkpoint.pt"
-    done = train.train(
-        model,
-        draw,
-        rng,
-        schedule,
-        checkpoint=checkpoint,
-        threads=threads,
-        report=lambda at: on_step(at, schedule.steps),
-    )
-    trained_s = time.monotonic() - began
-    build.save(model, folder)
+    done: list[Progress] = []
+    scores: dict[str, float] = {}
+    while not done or (len(done) <= most_more and not are_right(scores)):
+        kept = checkpoint(folder, len(done))
+        report = partial(_report, on_step, schedule.steps)
+        done.append(train.train(model, draw, rng, schedule, checkpoint=kept, threads=threads, report=report))
+        build.save(model, folder)
+        scores = trial.of(world, folder, count=1 if short else scored, seed=seed, max_new=2 if short else 120)
+        schedule = continued(world.schedule)
     manifest: dict[str, object] = {
         "world": world.name,
         "seed": seed,
         "architecture": world.architecture.value,
         "parameters": sum(weight.numel() for weight in model.parameters()),
-        "steps": done.step,
-        "tokens": done.tokens,
-        "loss": round(done.loss, 4),
-        "training_s": round(trained_s),
-        "scores": trial.of(world, folder, count=1 if short else scored, seed=seed, max_new=2 if short else 120),
+        "steps": sum(each.step for each in done),
+        "continued": len(done) - 1,
+        "tokens": sum(each.tokens for each in done),
+        "loss": round(done[-1].loss, 4),
+        "scores": scores,
         "seconds": round(time.monotonic() - began),
     }
     folder.joinpath("manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
-    checkpoint.unlink(missing_ok=True)  # kept until here, so that an interrupted build can continue
+    for number in range(len(done)):  # kept until here, so that an interrupted build can continue
+        checkpoint(folder, number).unlink(missing_ok=True)
     return manifest
+
+
+def are_right(scores: Mapping[str, float]) -> bool:
+    """Whether enough answers are right, without a wish and with one."""
+    found = [share for name, share in scores.items() if name.endswith(": right") and not name.startswith(SEVERAL)]
+    return mean(found) >= RIGHT_MEAN and min(found) >= RIGHT_LEAST
+
+
+def continued(schedule: Schedule) -> Schedule:
+    """The schedule of a continued training: fewer steps, smaller, none of them on easy samples."""
+    return replace(
+        schedule,
+        steps=max(1, round(MORE_STEPS * schedule.steps)),
+        easy_share=0.0,
+        matrix_lr=MORE_RATE * schedule.matrix_lr,
+        other_lr=MORE_RATE * schedule.other_lr,
+    )
+
+
+def checkpoint(folder: Path, number: int) -> Path:
+    """The checkpoint of a build's first training, or of the time that it was continued."""
+    return folder / (f"checkpoint-{number}.pt" if number else "checkpoint.pt")
+
+
+def _report(on_step: OnStep, steps: int, at: Progress) -> None:
+    on_step(at, steps)
+
+
+def _save_tokenizer(world: World, folder: Path, shape: TinyShape, seed: int, *, texts: int) -> None:
+    bare = ChatTemplate(tokens.trained(world, ["a"], 300), compile_template(world.template.source), {})
+    rng = Random(seed)
+    said = [_text(talks.sample(world, bare, rng)) for _ in range(texts)]
+    tokens.save(tokens.trained(world, said, shape.vocabulary), world, folder)
 
 
 def _text(sample: CorpusSample) -> str:
