@@ -68,12 +68,19 @@ def agent(
     short: Annotated[bool, typer.Option("--short", help="Tiny sizes, in seconds: shows that the recipe runs.")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
     start: Annotated[Path | None, typer.Option(help="An agent model to continue from, with fewer steps.")] = None,
+    lesson: Annotated[
+        str, typer.Option(help="What is taught after --start: more (of all), or choices on pages.")
+    ] = "more",
 ) -> None:
     """Build the small agent model from demonstrations that are often wrong; an interrupted build continues."""
     from openclaw_rl.tiny.agent import make
 
+    if lesson not in make.CONTINUED:
+        raise typer.BadParameter(f"{lesson!r} is not one of: {', '.join(make.CONTINUED)}", param_hint="--lesson")
     with building("agent") as report:
-        made = make.make(folder, seed=seed, steps=steps, short=short, threads=threads, start=start, on_step=report)
+        made = make.make(
+            folder, seed=seed, steps=steps, short=short, threads=threads, start=start, lesson=lesson, on_step=report
+        )
     Console(stderr=True).print(f"{made['parameters']} weights, {made['seconds']} s, loss {made['loss']}, in {folder}")
 
 

@@ -49,10 +49,20 @@ TOOLS: dict[Setting, tuple[Tool, ...]] = {
 }
 
 
-def exercise(setting: Setting, rng: Random, *, families: Mapping[str, Family] | None = None) -> Exercise:
-    """A random exercise of a setting, from the given families or from all that are demonstrated."""
+def exercise(
+    setting: Setting,
+    rng: Random,
+    *,
+    families: Mapping[str, Family] | None = None,
+    weights: Mapping[str, float] | None = None,
+) -> Exercise:
+    """A random exercise of a setting, from the given families or from all that are demonstrated.
+
+    `weights` say how often each family is chosen; 1 for those it does not name.
+    """
     known = families or DEMONSTRATED[setting]
-    return known[rng.choice(tuple(known))](rng)
+    (name,) = rng.choices(tuple(known), [(weights or {}).get(name, 1.0) for name in known])
+    return known[name](rng)
 
 
 def dialogue(exercise: Exercise, moves: tuple[Move, ...]) -> Dialogue:
@@ -81,15 +91,23 @@ def easy(rng: Random) -> CorpusSample:
     return CorpusSample((("\n".join([line] * rng.choice((2, 3))), True), ("<|endoftext|>", True)))
 
 
-def sample(
-    template: ChatTemplate, rng: Random, shares: Mapping[Setting, float], *, code_share: float = 0.0
-) -> CorpusSample:
-    """A random demonstration in one of the settings, which is right as often as the setting's `SKILL` says.
+def code_sample(rng: Random) -> CorpusSample:
+    """Correct code without a task."""
+    return CorpusSample(((repairs.lesson(rng), True), ("<|endoftext|>", True)))
 
-    `shares` are the weights of the settings. A share of `code_share` of the samples is correct code without a task.
+
+def sample(
+    template: ChatTemplate,
+    rng: Random,
+    shares: Mapping[Setting, float],
+    *,
+    families: Mapping[str, float] | None = None,
+    skill: float | None = None,
+) -> CorpusSample:
+    """A random demonstration in one of the settings, right as often as `skill`, or else the setting's `SKILL`, says.
+
+    `shares` are the weights of the settings, `families` those of the families within a setting.
     """
-    if rng.random() < code_share:
-        return CorpusSample(((repairs.lesson(rng), True), ("<|endoftext|>", True)))
     (setting,) = rng.choices([*shares], [*shares.values()])
-    made = exercise(setting, rng)
-    return rendered(template, dialogue(made, made.demonstrated(rng)))
+    made = exercise(setting, rng, weights=families)
+    return rendered(template, dialogue(made, made.demonstrated(rng, skill)))

@@ -48,6 +48,8 @@ class AgentRecipe:
     shares: Mapping[Setting, float] = field(default_factory=lambda: dict.fromkeys(demos.FAMILIES, 1.0))
     code_share: float = 0.0  # share of samples that are correct code instead of a demonstration
     tokenizer_texts: int = 3000  # samples that the tokenizer is trained on
+    families: Mapping[str, float] = field(default_factory=dict)  # weights within a setting; 1 for those not named
+    skill: float | None = None  # how often demonstrations are right; None: as often as `SKILL` says
 
 
 FULL = AgentRecipe(
@@ -61,6 +63,16 @@ MORE = replace(
     shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 2.0, Setting.SCREEN: 4.0},
     code_share=0.05,
 )
+# Which of two fields is meant, and whether a number must rise or fall: learned only from demonstrations that
+# are nearly always right. `MORE` is needed after it, or the model knows too much for reinforcement to be seen.
+CHOICES = replace(
+    MORE,
+    schedule=replace(MORE.schedule, steps=200),
+    shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 1.0, Setting.SCREEN: 6.0},
+    families={"fields": 3.0, "counter": 4.0},
+    skill=0.8,
+)
+CONTINUED = {"more": MORE, "choices": CHOICES}  # recipes that continue from a model, by name
 SHORT = AgentRecipe(  # takes seconds: shows that the recipe runs, but teaches nothing
     TinyShape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16),
     Schedule(steps=3, easy_share=0.3, step_tokens=512, shifted=0.0, grain=64, warmup=1, checkpoint_every=2),
@@ -86,15 +98,16 @@ def make(
     steps: int | None = None,
     threads: int = 1,
     start: Path | None = None,
+    lesson: str = "more",
     on_step: Callable[[Progress, int], None] = lambda _progress, _steps: None,
 ) -> dict[str, object]:
     """Builds the model in the folder and returns its manifest. An interrupted build continues at its checkpoint.
 
-    `start` is the folder of a model: the build begins with its weights and tokenizer. The recipe is then `MORE`, unless
-    `short` is set.
+    `start` is the folder of a model: the build begins with its weights and tokenizer. The recipe is then that of
+    `CONTINUED` with the name `lesson`, unless `short` is set.
     """
     began = time.monotonic()
-    recipe = SHORT if short else FULL if start is None else MORE
+    recipe = SHORT if short else FULL if start is None else CONTINUED[lesson]
     recipe = recipe if steps is None else replace(recipe, schedule=replace(recipe.schedule, steps=steps))
     folder.mkdir(parents=True, exist_ok=True)
     _save_tokenizer(_tokenizer(recipe, seed) if start is None else read_template(start).tokenizer, folder)
@@ -137,7 +150,9 @@ def make(
 
 
 def _drawn(template: ChatTemplate, rng: Random, recipe: AgentRecipe) -> CorpusSample:
-    return demos.sample(template, rng, recipe.shares, code_share=recipe.code_share)
+    if rng.random() < recipe.code_share:
+        return demos.code_sample(rng)
+    return demos.sample(template, rng, recipe.shares, families=recipe.families, skill=recipe.skill)
 
 
 def _tokenizer(recipe: AgentRecipe, seed: int) -> Tokenizer:
