@@ -51,37 +51,30 @@ class LossOptions(Protocol):
     @property
     def compared(self) -> int:
         """How many top tokens are compared at each position."""
-        ...
 
     @property
     def subset(self) -> str:
         """Whose top tokens the selected form compares."""
-        ...
 
     @property
     def divergence(self) -> str:
         """What the tail form measures."""
-        ...
 
     @property
     def clip(self) -> float:
         """Bound on the hint's advantage of one token, in nats; 0 is off."""
-        ...
 
     @property
     def clip_low(self) -> float:
         """The ratio is clipped at 1 - this."""
-        ...
 
     @property
     def clip_high(self) -> float:
         """The ratio is clipped at 1 + this."""
-        ...
 
     @property
     def tis_clip(self) -> float:
         """Cap on the ratio to the version that sampled; 0 is off."""
-        ...
 
 
 class AdvantageSum(Protocol):
@@ -89,7 +82,6 @@ class AdvantageSum(Protocol):
 
     def __call__(self, rl: Tensor | None, opd: Tensor | None, /, *, w_rl: float, w_opd: float) -> Tensor | None:
         """Both [T] or None if the signal does not exist. None if nothing is learned."""
-        ...
 
 
 class PolicyObjective(Protocol):
@@ -107,7 +99,6 @@ class PolicyObjective(Protocol):
         ratio_cap: float = 0.0,
     ) -> Tensor:
         """All [T], [T] out."""
-        ...
 
 
 class Distance(Protocol):
@@ -120,7 +111,6 @@ class Distance(Protocol):
 
         `selected` is None if the policy that is read is also the one that sampled.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

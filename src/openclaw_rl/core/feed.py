@@ -35,31 +35,24 @@ class TrainingFeed(Protocol):
 
     def standing(self) -> Mapping[str, Json]:
         """Whether a batch is offered, and whether it is leased."""
-        ...
 
     async def lease(self, *, wait_s: float) -> LeasedBatch | None:
         """The batch on offer, leased to the caller only; None if there is none within `wait_s`."""
-        ...
 
     def extend(self, lease: str) -> float:
         """Renews the lease; returns the seconds it now has."""
-        ...
 
     def start_file(self, lease: str, name: str) -> Path:
         """A file of the adapter to begin from."""
-        ...
 
     async def receive(self, lease: str, name: str, offset: int, data: bytes) -> int:
         """Stores a piece of a file of the adapter made; returns the file's size.
 
         Offset 0 restarts the file. Raises RequestError (409) for another offset than the file's size.
         """
-        ...
 
     async def hand_back(self, lease: str, digest: str, metrics: Mapping[str, float]) -> bool:
         """Takes the adapter; False if it was taken before. Raises RequestError (422) if it cannot be used."""
-        ...
 
     async def give_up(self, lease: str, why: str) -> None:
         """Fails the step: its samples are kept and offered again, in smaller batches."""
-        ...

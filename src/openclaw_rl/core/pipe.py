@@ -18,19 +18,15 @@ class Connection(Protocol):
 
     def read(self, size: int = ..., /) -> bytes:
         """Up to `size` bytes; fewer only if the other end is gone."""
-        ...
 
     def write(self, data: bytes, /) -> int:
         """Writes all bytes."""
-        ...
 
     def flush(self) -> None:
         """Hands it on."""
-        ...
 
     def close(self) -> None:
         """Closes it."""
-        ...
 
 
 def packed(message: object) -> bytes:

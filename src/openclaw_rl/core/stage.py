@@ -34,20 +34,15 @@ class Stage(Protocol):
     @property
     def name(self) -> str:
         """Its name in the log, the status and the doctor."""
-        ...
 
     async def run(self) -> None:
         """Works until cancelled."""
-        ...
 
     def let_go(self) -> None:
         """Clears its memory of turns, as after a restart; only while it does not run."""
-        ...
 
     def gauges(self) -> Mapping[str, float]:
         """Its metrics by name."""
-        ...
 
     async def report(self, facts: StoreFacts) -> StageReport:
         """Its state at this moment; `facts` are the store's."""
-        ...

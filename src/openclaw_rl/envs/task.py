@@ -153,19 +153,15 @@ class Env(Protocol):
 
     async def reset(self, task: Task, *, seed: int = 0) -> Observation:
         """The first observation of a task."""
-        ...
 
     async def step(self, actions: Sequence[Action]) -> StepResult:
         """The result of the agent's calls, which are done in order."""
-        ...
 
     async def evaluate(self) -> Score:
         """The verdict on the present state. It is reached on a fork: the episode may continue afterwards."""
-        ...
 
     async def aclose(self) -> None:
         """Releases the episode's resources."""
-        ...
 
 
 def failed(problem: TaskError | BoxError, timings_s: Mapping[str, float] | None = None) -> Info:

@@ -31,7 +31,6 @@ class Budget(Protocol):
 
     async def spend_judge_call(self, day: int, limit: int) -> bool:
         """Counts one more call on this day (UTC, counted from 1970); False if the limit is reached."""
-        ...
 
 
 class ForgetfulBudget:

@@ -69,11 +69,9 @@ class Sink(Protocol):
 
     def piece(self, choice: Choice, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> bool:
         """Takes what these tokens added; returns whether `drain` must be awaited before the next ones."""
-        ...
 
     async def drain(self) -> None:
         """Waits until the client has caught up. Raises ClientGone if it went away."""
-        ...
 
 
 class ClientGone(Exception):

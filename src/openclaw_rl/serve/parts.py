@@ -54,17 +54,14 @@ class ComparedAnswers(Protocol):
     @property
     def asked(self) -> tuple[Message, ...]:
         """The prompt."""
-        ...
 
     @property
     def answers(self) -> tuple[str, ...]:
         """In the order of the versions."""
-        ...
 
     @property
     def is_same(self) -> bool:
         """Whether all answers are the same."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,23 +34,18 @@ class Chunks(Protocol):
 
     def first(self, index: int) -> bytes:
         """An answer begins; sent at once, before any token."""
-        ...
 
     def event(self, index: int, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> bytes:
         """What one token added."""
-        ...
 
     def last(self, index: int, reason: str) -> bytes:
         """How an answer ended."""
-        ...
 
     def end(self, generation: Generation) -> bytes:
         """All answers have ended and are in the store."""
-        ...
 
     def problem(self, body: bytes) -> bytes:
         """An error after the status was sent."""
-        ...
 
 
 async def streamed(request: web.Request, generation: Generation, chunks: Chunks) -> web.StreamResponse:

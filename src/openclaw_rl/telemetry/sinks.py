@@ -18,11 +18,9 @@ class RecordSink(Protocol):
 
     def take(self, records: Sequence[Record]) -> None:
         """Writes them; its errors are reported to the owner."""
-        ...
 
     def close(self) -> None:
         """Flushes and ends."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

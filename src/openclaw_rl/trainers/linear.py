@@ -26,11 +26,9 @@ class FrozenProduct(Protocol):
 
     def forward(self, rows: Tensor) -> Tensor:
         """[n, in] to [n, out], in a new tensor."""
-        ...
 
     def backward(self, grad: Tensor) -> Tensor:
         """[n, out] to [n, in], in a new tensor."""
-        ...
 
 
 class LowBitsMatmul:

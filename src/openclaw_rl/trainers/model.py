@@ -45,11 +45,9 @@ class Speaker(Protocol):
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The last layer's output: [B, T] ids, padded on the right, in; [B, T, H] out."""
-        ...
 
     def logits(self, rows: Tensor) -> Tensor:
         """[n, H] to [n, V] in float32."""
-        ...
 
 
 class CausalModel:

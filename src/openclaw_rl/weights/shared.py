@@ -71,15 +71,12 @@ class _Piece(Protocol):
 
     def source(self) -> Tensor:
         """The tensor it comes from, for the file's name and size."""
-        ...
 
     def bytes(self) -> Tensor:
         """The bytes for the file, uint8."""
-        ...
 
     def put(self, held: Tensor) -> None:
         """Lets the model read these bytes from now on."""
-        ...
 
 
 @dataclass(slots=True)

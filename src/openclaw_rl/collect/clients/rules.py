@@ -29,54 +29,42 @@ class ClientRules(Protocol):
     @property
     def name(self) -> str:
         """The client's name; empty if it is not known."""
-        ...
 
     def recognises(self, arrival: Arrival) -> bool:
         """Whether this client wrote the request."""
-        ...
 
     def spoken(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The conversation without what the client inserts again each time, for comparing histories."""
-        ...
 
     def heard(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages after a reply that answer it: the user's words and tool results."""
-        ...
 
     def noted(self, messages: Sequence[Message]) -> tuple[str, ...]:
         """The client's own parts of these messages, in words for `why`."""
-        ...
 
     def session(self, arrival: Arrival) -> tuple[str, str] | None:
         """The session that the client names, and where it names it, in words for `why`."""
-        ...
 
     def thread(self, arrival: Arrival) -> str | None:
         """Which conversation of the session this is, if it is not the owner's own."""
-        ...
 
     def stamps(self, messages: Sequence[Message]) -> bool:
         """Whether the client marks users' words here with its time stamp."""
-        ...
 
     def kind(self, arrival: Arrival, *, has_stamped: bool = False) -> tuple[TurnKind, str] | None:
         """Main or side and by which rule, if the client's habits show it.
 
         `has_stamped` says that this client was seen to put time stamps.
         """
-        ...
 
     def readable(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The conversation in readable form: without inserts, and with users' words as they typed them."""
-        ...
 
     def is_summed(self, messages: Sequence[Message]) -> bool:
         """Whether the client replaced earlier messages by a summary."""
-        ...
 
     def starts_over(self, messages: Sequence[Message]) -> bool:
         """Whether these messages, if they continue nothing, restart their session, so that the old one is over."""
-        ...
 
 
 class AnyClient:

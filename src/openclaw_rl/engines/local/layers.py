@@ -35,7 +35,6 @@ class LinearForm(Protocol):
 
     def __call__(self, flat: Tensor, onto: Tensor | None = None) -> Tensor:
         """flat W^T + bias [rows, out], added to `onto` if given; `onto` itself stays as it is."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

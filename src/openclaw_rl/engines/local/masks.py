@@ -24,16 +24,13 @@ class Guided(Protocol):
     @property
     def problem(self) -> str:
         """Why it cannot be followed any more; empty if it can."""
-        ...
 
     @property
     def is_over(self) -> bool:
         """Whether the grammar has ended the answer."""
-        ...
 
     def take(self, token: int) -> None:
         """The answer continued with this token."""
-        ...
 
 
 class GrammarSource(Protocol):
@@ -41,15 +38,12 @@ class GrammarSource(Protocol):
 
     def holds(self, grammar: Grammar) -> bool:
         """Whether it is compiled already."""
-        ...
 
     def compile(self, grammar: Grammar) -> None:
         """Raises RequestError if the library refuses it, or it is too large."""
-        ...
 
     def guide(self, grammar: Grammar, said: tuple[int, ...] = ()) -> Guided:
         """A guide positioned after the tokens `said`. Raises RequestError as `compile`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +67,6 @@ class MaskSource(Protocol):
 
     def begin(self, guides: Mapping[int, Guided]) -> Callable[[], Masks]:
         """Returns a function that waits for the masks of a step's rows with a guide, by row."""
-        ...
 
 
 class Unpacking:

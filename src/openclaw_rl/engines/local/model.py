@@ -43,7 +43,6 @@ class Forward(Protocol):
 
     def __call__(self, ids: Tensor, positions: Tensor, kept: Tensor, now: AttentionPass) -> Tensor:
         """Logits [kept, V] of one pass over ids and positions [tokens]."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,38 +74,29 @@ class Dialect(Protocol):
     @property
     def name(self) -> str:
         """The name of the kind."""
-        ...
 
     def command(self, launch: Launch) -> tuple[list[str], dict[str, str]]:
         """The command that starts a server, and what is added to its environment."""
-        ...
 
     async def facts(self, http: ServerHttp) -> ServerFacts:
         """Its model and context."""
-        ...
 
     async def tokenize(self, http: ServerHttp, text: str) -> tuple[int, ...] | None:
         """The server's token ids of a text; None if it has no route for that."""
-        ...
 
     async def load(self, http: ServerHttp, name: str, folder: Path) -> None:
         """Makes an adapter ready under a name."""
-        ...
 
     async def unload(self, http: ServerHttp, name: str) -> None:
         """Forgets it."""
-        ...
 
     def generate(self, http: ServerHttp, ask: RemoteRequest) -> AsyncGenerator[Piece, None]:
         """Sampled tokens as they come; closing the iterator ends the request on the server."""
-        ...
 
     async def score(
         self, http: ServerHttp, tokens: tuple[int, ...], *, start: int, adapter: str, top_k: int
     ) -> tuple[list[float], list[Top]]:
         """Log-probabilities of `tokens[start:]`, and the `top_k` likeliest at each place."""
-        ...
 
     async def flush(self, http: ServerHttp) -> None:
         """Drops all cached prompts."""
-        ...

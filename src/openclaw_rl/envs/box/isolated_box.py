@@ -45,23 +45,18 @@ class Maker(Protocol):
     @property
     def has_pytest(self) -> bool:
         """Whether the base has pytest."""
-        ...
 
     async def create(self, spec: BoxSpec, *, at: Layers | None = None) -> IsolatedBox:
         """Another box."""
-        ...
 
     async def keep(self, box: IsolatedBox) -> Layers:
         """A snapshot."""
-        ...
 
     async def let_go(self, snapshot: Layers) -> None:
         """Removes a snapshot as soon as no box is based on it."""
-        ...
 
     async def remove(self, box: IsolatedBox) -> None:
         """Removes a box."""
-        ...
 
 
 class IsolatedBox:

@@ -33,15 +33,12 @@ class Process(Protocol):
 
     async def ended(self) -> ProcessEnd:
         """How it ended. BoxError if the box ended first."""
-        ...
 
     async def kill(self) -> None:
         """Kills it and its descendants."""
-        ...
 
     def close(self) -> None:
         """Releases its resources."""
-        ...
 
 
 Start = Callable[[list[int]], Awaitable[Process]]

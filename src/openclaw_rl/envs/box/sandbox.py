@@ -124,11 +124,9 @@ class Shell(Protocol):
 
     async def run(self, command: str, *, timeout_s: float) -> ShellResult:
         """The result of a command. After a time-out its processes are gone, and the shell survives if possible."""
-        ...
 
     async def aclose(self) -> None:
         """Ends the shell and its processes."""
-        ...
 
 
 class Snapshot(Protocol):
@@ -137,7 +135,6 @@ class Snapshot(Protocol):
     @property
     def name(self) -> str:
         """Its name."""
-        ...
 
 
 class Sandbox(Protocol):
@@ -149,12 +146,10 @@ class Sandbox(Protocol):
     @property
     def id(self) -> str:
         """Its name."""
-        ...
 
     @property
     def spec(self) -> BoxSpec:
         """The spec it was made from."""
-        ...
 
     async def exec(
         self,
@@ -170,47 +165,36 @@ class Sandbox(Protocol):
 
         `watch` receives the output of both streams as it is printed.
         """
-        ...
 
     async def open_shell(self, *, cwd: str | None = None, env: Mapping[str, str] | None = None) -> Shell:
         """A persistent shell in the box."""
-        ...
 
     async def read(self, path: str, *, most_bytes: int = 16_000_000) -> bytes:
         """The content of a file in the box. Links are followed inside the box only."""
-        ...
 
     async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Writes a file in the box; missing folders are created."""
-        ...
 
     async def upload(self, source: Path, target: str) -> None:
         """Copies a file or a folder's content from this machine into the box."""
-        ...
 
     async def download(self, source: str, target: Path) -> None:
         """Copies a file or a folder's content out of the box. Links, devices and pipes are not copied."""
-        ...
 
     async def snapshot(self) -> Snapshot:
         """The state of the files at this moment, without processes."""
-        ...
 
     async def fork(self) -> Sandbox:
         """Another box with the same files. The two are independent."""
-        ...
 
     async def reset(self) -> None:
         """Ends all processes and restores the first state of its files."""
-        ...
 
     async def stats(self) -> BoxStats:
         """Its present use of resources."""
-        ...
 
     async def aclose(self) -> None:
         """Ends all processes of the box and removes it. May be called twice."""
-        ...
 
 
 class Boxes(Protocol):
@@ -219,25 +203,19 @@ class Boxes(Protocol):
     @property
     def limits_in_force(self) -> Mapping[str, str]:
         """Each limit, and what enforces it; `not held` if nothing does."""
-        ...
 
     @property
     def has_root(self) -> bool:
         """Whether paths such as /app are the box's own."""
-        ...
 
     async def create(self, spec: BoxSpec, *, at: Snapshot | None = None) -> Sandbox:
         """A new box, in the state of a snapshot if one is given."""
-        ...
 
     async def build_image(self, folder: Path, *, timeout_s: float) -> str | None:
         """The base made from a folder with a Dockerfile; None if there is no engine that makes images."""
-        ...
 
     async def drop(self, snapshot: Snapshot) -> None:
         """Removes a snapshot that no box is based on."""
-        ...
 
     async def aclose(self) -> None:
         """Closes every box and removes all stored data."""
-        ...

@@ -26,19 +26,15 @@ class ShellProcess(Protocol):
 
     async def ended(self) -> ProcessEnd:
         """How it ended."""
-        ...
 
     async def kill(self) -> None:
         """Kills it and its descendants."""
-        ...
 
     async def kill_inner(self, since: int) -> None:
         """Kills descendants that began at `since` or later, but not the bash."""
-        ...
 
     def close(self) -> None:
         """Releases its resources."""
-        ...
 
 
 Start = Callable[[list[int], str | None], Awaitable[ShellProcess]]

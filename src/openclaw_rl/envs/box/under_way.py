@@ -22,16 +22,13 @@ class ProcessKiller(Protocol):
     @property
     def id(self) -> str:
         """The box's name."""
-        ...
 
     @property
     def is_alone(self) -> bool:
         """Whether at most one command runs in it."""
-        ...
 
     async def kill_since(self, since: int, root: int, *, spare: list[int]) -> None:
         """Kills processes that began at `since` or later."""
-        ...
 
 
 class InsideProcess:

@@ -52,19 +52,15 @@ class Foreign(Protocol):
 
     async def begin(self, task: Task, seed: int) -> tuple[ForeignStep, tuple[Tool, ...]]:
         """The first observation, and the tools."""
-        ...
 
     async def act(self, action: Action) -> ForeignStep:
         """The result of one action."""
-        ...
 
     async def score(self) -> float | None:
         """The reward of the episode; None if it is the sum of the rewards of its steps."""
-        ...
 
     async def aclose(self) -> None:
         """Releases its resources."""
-        ...
 
 
 class ForeignEnv:

@@ -32,7 +32,6 @@ class HasBox(Protocol):
     @property
     def box(self) -> Sandbox:
         """The box of the episode. BoxError if there is none."""
-        ...
 
 
 @runtime_checkable
@@ -41,7 +40,6 @@ class CanFork(Protocol):
 
     async def fork(self) -> Env:
         """Another environment in the same state; the two are independent."""
-        ...
 
 
 class BoxEnv:

@@ -42,7 +42,6 @@ class ScreenSource(Protocol):
 
     async def open(self, task: Task, boxes: Boxes | None) -> Screen:
         """The screen of a task in its first state. TaskError or BoxError, by who is at fault, if there is none."""
-        ...
 
 
 def open_kind(source: TaskSource, boxes: Boxes | None, options: EnvOptions) -> Env:

@@ -64,37 +64,29 @@ class Screen(Protocol):
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The available tools."""
-        ...
 
     @property
     def instruction(self) -> str:
         """The page's own instruction; empty if the task has it."""
-        ...
 
     async def look(self) -> View:
         """The present view."""
-        ...
 
     async def picture(self) -> bytes:
         """The screen as a PNG."""
-        ...
 
     async def act(self, action: Action) -> None:
         """Does the action, and waits until the screen has responded."""
-        ...
 
     async def judge(self) -> Judgement:
         """The verdict on the present state; reading it changes nothing."""
-        ...
 
     @property
     def counts(self) -> Mapping[str, Json]:
         """Counts of events: dialogs, windows, downloads, refused requests."""
-        ...
 
     async def aclose(self) -> None:
         """Ends the episode. May be called twice."""
-        ...
 
 
 @dataclass(slots=True)

@@ -33,29 +33,23 @@ class TaskSource(Protocol):
     @property
     def name(self) -> str:
         """The name of the source."""
-        ...
 
     @property
     def tasks(self) -> Mapping[str, Task]:
         """The tasks by id."""
-        ...
 
     @property
     def broken(self) -> Mapping[str, str]:
         """Tasks that cannot be read, and why."""
-        ...
 
     async def start(self, task: Task, boxes: Boxes) -> Sandbox | None:
         """A box in the task's first state, without its tests; None for tasks that need none."""
-        ...
 
     async def solve(self, task: Task, attempt: Attempt) -> Attempt:
         """Carries out the task's own solution. NoSolutionError if it has none."""
-        ...
 
     async def judge(self, task: Task, attempt: Attempt) -> Score:
         """The verdict. It is reached on a fork: the box does not change."""
-        ...
 
 
 class ReadTasks:
@@ -88,7 +82,6 @@ class OpenSource(Protocol):
 
     async def aclose(self) -> None:
         """Releases them; they are opened again when needed."""
-        ...
 
 
 def spec_of(resources: Resources, *, workdir: str = "/app", env: Mapping[str, str] | None = None) -> BoxSpec:

@@ -38,15 +38,12 @@ class ToolProvider(Protocol):
     @property
     def tools(self) -> tuple[Tool, ...]:
         """What it offers."""
-        ...
 
     async def call(self, action: Action, *, timeout_s: float) -> CallResult:
         """Does one call of one of its tools."""
-        ...
 
     async def aclose(self) -> None:
         """Ends its processes. May be called twice."""
-        ...
 
 
 def refused(why: str) -> CallResult:

@@ -37,20 +37,16 @@ class Exercises(Protocol):
     @property
     def name(self) -> str:
         """Its name in reports."""
-        ...
 
     @property
     def marking(self) -> str:
         """Text added to a request for a grade, so that points out of ten are meant."""
-        ...
 
     def problem(self, rng: Random, *, held_out: bool) -> world.Problem:
         """A problem."""
-        ...
 
     def work(self, rng: Random, *, held_out: bool) -> GradedWork:
         """A student's work, right in half of the cases."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,15 +31,12 @@ class UserTask(Protocol):
     @property
     def opening(self) -> str:
         """The user's first message."""
-        ...
 
     def check(self, reply: str) -> Check:
         """The user's rule applied to a reply."""
-        ...
 
     def answer(self, reply: str, check: Check) -> str:
         """The user's message after the reply: thanks, or what is wrong. Each call draws new words."""
-        ...
 
 
 class User(Protocol):
@@ -48,16 +45,13 @@ class User(Protocol):
     @property
     def name(self) -> str:
         """Who this is."""
-        ...
 
     @property
     def wish(self) -> str:
         """The hidden wish, in words for a report."""
-        ...
 
     def task(self, session: int, *, held_out: bool = False) -> UserTask:
         """The task of a session; the same number gives the same task and the same words."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,9 @@ class Voice(Protocol):
 
     async def correction(self, job: Job, text: str, found: Assessment) -> str:
         """The message that says what is wrong with a reply."""
-        ...
 
     async def thanks(self, job: Job) -> str:
         """The message of a content user, who then leaves."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

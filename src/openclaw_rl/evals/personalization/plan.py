@@ -97,15 +97,12 @@ class Watcher(Protocol):
 
     def started(self, cell: str) -> None:
         """A trial begins."""
-        ...
 
     def progressed(self, cell: str, done: int, of: int, what: str) -> None:
         """A session is over, or something is being measured."""
-        ...
 
     def finished(self, cell: str, trial: Trial, *, is_kept: bool) -> None:
         """A trial is over, or was already finished."""
-        ...
 
 
 def three(exercises: Exercises, seed: int) -> tuple[Person, ...]:

@@ -87,7 +87,6 @@ class Format(Protocol):
 
         0 asks for more text. With `is_over` no more text comes, and only an unfinished call may be left undecided.
         """
-        ...
 
 
 class FormatParser:

@@ -21,15 +21,12 @@ class Body(Protocol):
     @property
     def is_over(self) -> bool:
         """Whether it is complete."""
-        ...
 
     def feed(self, text: str) -> int:
         """The number of its characters; fewer than given only if it is complete."""
-        ...
 
     def close(self, *, is_whole: bool) -> str | None:
         """The end of `raw` that is not part of a call; None if there is no call."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -49,24 +49,19 @@ class StreamParser(Protocol):
 
     def feed(self, tokens: Sequence[int]) -> list[ReplyDelta]:
         """The deltas of these ids."""
-        ...
 
     def finish(self) -> list[ReplyDelta]:
         """The deltas of text held back, when no more ids come."""
-        ...
 
     def message(self) -> Message:
         """The reply so far; whole after `finish`."""
-        ...
 
     def spans(self) -> tuple[Span, ...]:
         """The kinds of the ids fed, as spans that cover them all."""
-        ...
 
     @property
     def calls_ended(self) -> int:
         """The number of complete tool calls."""
-        ...
 
 
 @dataclass(slots=True)
