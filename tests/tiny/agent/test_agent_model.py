@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
 
 import pytest
+from typer.testing import CliRunner
 
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.render.template import ChatTemplate, read_template
 from openclaw_rl.tiny.agent import demos, make
 from openclaw_rl.tiny.agent.exercise import WORDS, Setting
+from openclaw_rl.tiny.cli import app
 from openclaw_rl.tiny.corpus import rendered
 
 MOST_BYTES = 8_000_000
@@ -84,11 +88,37 @@ def test_a_build_that_starts_from_a_model_begins_with_its_tokenizer_and_weights(
     assert fresh != one
 
 
+def test_each_lesson_is_a_recipe_of_its_own_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
+    for name, recipe in make.CONTINUED.items():
+        made = make.make(tmp_path / name, steps=0, start=make.shipped(), lesson=name)
+        assert made["recipe"] == asdict(replace(recipe, schedule=replace(recipe.schedule, steps=0)))
+    given = ["agent", "--folder", str(tmp_path / "x"), "--start", str(make.shipped()), "--lesson", "singing"]
+    ran = CliRunner().invoke(app, given)
+    assert ran.exit_code == 2
+    assert "is not one of: more, choices, counting" in " ".join(ran.output.replace("│", "").split())
+
+
+def test_what_counting_shows_is_right_and_in_the_tokens_of_a_click(template: ChatTemplate) -> None:
+    pieces = demos.counting_sample(Random(3)).pieces
+    for (asked, is_asked), (move, is_move) in zip(pieces[:-1:2], pieces[1:-1:2], strict=True):
+        wanted, now = (int(found) for found in re.findall(r"-?\d+", asked))
+        assert move == ('"+' if wanted > now else '"-' if wanted < now else '"OK') + "\n\n"
+        assert (is_asked, is_move) == (False, True)
+    made = demos.exercise(
+        Setting.SCREEN, Random(0), weights=dict.fromkeys(demos.DEMONSTRATED[Setting.SCREEN], 0.0) | {"counter": 1.0}
+    )
+    assert made.family == "counter"
+    called = demos.dialogue(made, made.attempts[0]).messages[1].tool_calls[0].arguments
+    assert set(template.encode(called[-4:-1])) & {template.encode(move)[0] for move in ('"+\n', '"-\n')}
+
+
 def test_what_ships_is_small_and_says_how_it_was_made() -> None:
     folder = make.shipped()
     assert sum(path.stat().st_size for path in folder.iterdir()) < MOST_BYTES
     held = json.loads((folder / "manifest.json").read_text("utf-8"))
     assert (held["steps"], held["seed"]) == (make.MORE.schedule.steps, 0)
-    first = held["before"]["before"]["before"]  # made from nothing, then continued three times
-    assert first["steps"] == make.FULL.schedule.steps and "before" not in first
+    first = held  # made from nothing, then continued
+    while "before" in first:
+        first = first["before"]
+    assert first["steps"] == make.FULL.schedule.steps
     assert (folder / "chat_template.jinja").read_text("utf-8") == make.template_source()

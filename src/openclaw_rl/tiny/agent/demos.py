@@ -96,6 +96,17 @@ def code_sample(rng: Random) -> CorpusSample:
     return CorpusSample(((repairs.lesson(rng), True), ("<|endoftext|>", True)))
 
 
+def counting_sample(rng: Random) -> CorpusSample:
+    """Whether a number must rise, fall or stay, many times: the moves of a counter's page, each in one token."""
+    pieces = []
+    for _ in range(rng.randint(12, 24)):
+        name, start, by = rng.choice(pages.POOL), rng.randint(0, 11), rng.randint(-3, 3)
+        move = "+" if by > 0 else "-" if by < 0 else "OK"
+        pieces.append((f"Set {name} to {start + by} and press OK.\n{name}: {start}\n", False))
+        pieces.append((f'"{move}\n\n', True))
+    return CorpusSample((*pieces, ("<|endoftext|>", True)))
+
+
 def sample(
     template: ChatTemplate,
     rng: Random,

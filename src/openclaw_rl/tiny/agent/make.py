@@ -48,6 +48,7 @@ class AgentRecipe:
     shares: Mapping[Setting, float] = field(default_factory=lambda: dict.fromkeys(demos.FAMILIES, 1.0))
     code_share: float = 0.0  # share of samples that are correct code instead of a demonstration
     tokenizer_texts: int = 3000  # samples that the tokenizer is trained on
+    counting_share: float = 0.0  # share of samples that count instead of a demonstration
     families: Mapping[str, float] = field(default_factory=dict)  # weights within a setting; 1 for those not named
     skill: float | None = None  # how often demonstrations are right; None: as often as `SKILL` says
 
@@ -63,16 +64,24 @@ MORE = replace(
     shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 2.0, Setting.SCREEN: 4.0},
     code_share=0.05,
 )
-# Which of two fields is meant, and whether a number must rise or fall: learned only from demonstrations that
-# are nearly always right. `MORE` is needed after it, or the model knows too much for reinforcement to be seen.
+# Which of two fields is meant, and whether a number must rise or fall. On pages this is learned only from demonstrations
+# that are nearly always right, and what counting is only from many numbers in one sample. `MORE` is needed after them,
+# or the model knows too much for reinforcement to be seen.
 CHOICES = replace(
     MORE,
     schedule=replace(MORE.schedule, steps=200),
     shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 1.0, Setting.SCREEN: 6.0},
-    families={"fields": 3.0, "counter": 4.0},
+    counting_share=0.25,
+    families={"fields": 2.0, "counter": 4.0},
     skill=0.8,
 )
-CONTINUED = {"more": MORE, "choices": CHOICES}  # recipes that continue from a model, by name
+COUNTING = replace(
+    CHOICES,
+    schedule=replace(CHOICES.schedule, steps=500, matrix_lr=0.02, other_lr=4e-3),
+    code_share=0.02,
+    counting_share=0.7,
+)
+CONTINUED = {"more": MORE, "choices": CHOICES, "counting": COUNTING}  # recipes that continue from a model, by name
 SHORT = AgentRecipe(  # takes seconds: shows that the recipe runs, but teaches nothing
     TinyShape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16),
     Schedule(steps=3, easy_share=0.3, step_tokens=512, shifted=0.0, grain=64, warmup=1, checkpoint_every=2),
@@ -150,8 +159,11 @@ def make(
 
 
 def _drawn(template: ChatTemplate, rng: Random, recipe: AgentRecipe) -> CorpusSample:
-    if rng.random() < recipe.code_share:
+    kind = rng.random()
+    if kind < recipe.code_share:
         return demos.code_sample(rng)
+    if kind < recipe.code_share + recipe.counting_share:
+        return demos.counting_sample(rng)
     return demos.sample(template, rng, recipe.shares, families=recipe.families, skill=recipe.skill)
 
 
