@@ -104,12 +104,11 @@ def test_what_counting_shows_is_right_and_in_the_tokens_of_a_click(template: Cha
         wanted, now = (int(found) for found in re.findall(r"-?\d+", asked))
         assert move == ('"+' if wanted > now else '"-' if wanted < now else '"OK') + "\n\n"
         assert (is_asked, is_move) == (False, True)
-    made = demos.exercise(
-        Setting.SCREEN, Random(0), weights=dict.fromkeys(demos.DEMONSTRATED[Setting.SCREEN], 0.0) | {"counter": 1.0}
-    )
+    only = dict.fromkeys(demos.DEMONSTRATED[Setting.SCREEN], 0.0) | {"counter": 1.0}
+    made = demos.exercise(Setting.SCREEN, Random(0), weights=only)
     assert made.family == "counter"
-    called = demos.dialogue(made, made.attempts[0]).messages[1].tool_calls[0].arguments
-    assert set(template.encode(called[-4:-1])) & {template.encode(move)[0] for move in ('"+\n', '"-\n')}
+    said = "".join(piece for piece, _ in rendered(template, demos.dialogue(made, made.attempts[0])).pieces)
+    assert {*template.encode(said)} & {template.encode(move)[0] for move in ('"+\n', '"-\n')}
 
 
 def test_what_ships_is_small_and_says_how_it_was_made() -> None:

@@ -64,9 +64,9 @@ MORE = replace(
     shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 2.0, Setting.SCREEN: 4.0},
     code_share=0.05,
 )
-# Which of two fields is meant, and whether a number must rise or fall. On pages this is learned only from demonstrations
-# that are nearly always right, and what counting is only from many numbers in one sample. `MORE` is needed after them,
-# or the model knows too much for reinforcement to be seen.
+# Which of two fields is meant, and whether a number must rise or fall. On pages this is learned only from
+# demonstrations that are nearly always right, and counting only from many numbers in one sample. `MORE` is needed after
+# them, or the model knows too much for reinforcement to be seen.
 CHOICES = replace(
     MORE,
     schedule=replace(MORE.schedule, steps=200),
