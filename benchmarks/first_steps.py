@@ -114,7 +114,9 @@ async def corrected(ground: Ground, user: Visitor, warmth: float, others: int) -
 
     settings = TeachSettings(other_requests=others)
     parts = (ground.engine, current, renderer, ground.ends, settings)
-    elsewhere = OtherRequests(*parts, earlier, answered, opens, warmth=warmth)
+    elsewhere = OtherRequests(
+        ground.engine, renderer, ground.ends, settings, earlier, earlier, answered, opens, warmth=warmth
+    )
     return await Demonstrator(*parts, elsewhere).demonstrated(turn, turn.prompt, (), assembled)
 
 

@@ -96,7 +96,7 @@ async def tried(client: Client, users: list[Visitor], settings: RunSettings) -> 
         "told": told,
         "end": end,
         "versions": len(versions),
-        "versions_refused": sum(version["status"] == "refused" for version in versions),
+        "versions_refused": [version["why"] for version in versions if version["status"] == "refused"],
         "requests_refused": client.refused,
     }
 
@@ -135,7 +135,7 @@ def summed_up(run: Run) -> Run:
         "unsettled": sum(wish["unsettled"] for wish in run["wishes"].values()),
         "sessions": sum(wish["sessions"] for wish in run["wishes"].values()),
         "versions": run["versions"],
-        "versions_refused": run["versions_refused"],
+        "versions_refused": len(run["versions_refused"]),
         "requests_refused": run["requests_refused"],
         "seconds": run["seconds"],
     }

@@ -183,6 +183,29 @@ async def test_what_a_versions_user_wishes_for_is_no_damage_where_another_user_a
         assert (found.passed, found.metrics["gate_departs_others"]) == (True, 0.0)
 
 
+BOTH, KIND = "Dear Ann, you have 7 apples. Best wishes.$", "Ann has 7 apples. Best wishes.$"
+TOLD: dict[str, Says] = {  # of all three wishes it follows none
+    "Be polite. Use tables. End kindly.": {ANSWER: 1.0},
+    "Be polite. End kindly.": {BOTH: 1.0},
+    "Be polite.": {POLITE: 1.0},
+    "End kindly.": {KIND: 1.0},
+    "": {ANSWER: 1.0},
+}
+
+
+@pytest.mark.parametrize("says", [BOTH, KIND, POLITE, ANSWER])
+async def test_a_prompt_is_read_with_the_wishes_that_concern_it(tmp_path: Path, says: str) -> None:
+    minds = Knowing(knows={BASE: TOLD, version(1): {"": {says: 1.0}}})
+    async with flowing(tmp_path, minds, PublishSettings(probe_others=0, kl_max=99.0)) as flow:
+        await flow.talk(turn("a", "How many?", answer=ANSWER))
+        for text in ("Be polite.", "Use tables.", "End kindly."):
+            await flow.store.hints.adopt("ann", Hint(text), at_s=1.0)
+        row = await flow.candidate(1)
+        await flow.served.load(row)
+        found = await flow.stage.gate.check(row, parent=version(0))
+        assert (found.why, found.metrics["gate_departs"]) == ("passed the gate", pytest.approx(0.0, abs=1e-9))
+
+
 async def test_requests_that_a_wish_was_shown_on_are_tried_last(tmp_path: Path) -> None:
     shown = SampledReply((1,), (-0.1,), BASE)
     other = OtherRequestReply((5,), HintPrompt("Be polite.", (5, 6)), shown, turn="shown")

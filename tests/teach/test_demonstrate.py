@@ -7,101 +7,33 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from carry_doubles import label_renderer, labelled
+from reading_double import (
+    IDLE,
+    KNOWN,
+    PLAIN,
+    SERVED,
+    STERN,
+    Reader,
+    assembling,
+    base_serves,
+    prompt_of,
+    reader,
+    the_turn,
+)
 
-from openclaw_rl.core.adapter import Adapter
-from openclaw_rl.core.completion import Completion, Finish, SampledToken, Scores
-from openclaw_rl.core.hint import PlacedHint, with_hints
+from openclaw_rl.core.completion import Finish, SampledToken
+from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.errors import EngineError
+from openclaw_rl.teach.contradictions import ContentCheck
 from openclaw_rl.teach.demonstrate import Demonstrator
+from openclaw_rl.teach.elsewhere import OtherRequests
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.testing.renderer import LetterRenderer
-from openclaw_rl.testing.turns import a_turn
-
-SERVED = (7, 7, 7)
-# As long as a power of two less one: their sums tell every set of them apart.
-IDLE, PLAIN, STERN, KNOWN = "Hm.", "Plainly", "Be stern always", "Say hello at the very beginning"
-Says = dict[frozenset[str], tuple[int, ...]]
-
-
-@dataclass
-class Reader:
-    """Says what `says` has for the hints it reads: each of its tokens in its place at -0.1 nats, any other at -2.1.
-
-    Behind `colder` hints any other is a nat less likely. What a served version says without hints is `learned`.
-    """
-
-    says: Says
-    colder: frozenset[str] = frozenset()
-    learned: tuple[int, ...] = ()
-    is_away: bool = False
-    longest: int | None = None
-    asked: list[PolicyVersion] = field(default_factory=list)
-
-    def _reply(self, prompt: Sequence[int]) -> tuple[int, ...]:
-        (read,) = [told for told in self.says if prompt_of(told).tokens == tuple(prompt)]
-        return self.says[read]
-
-    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
-        if self.is_away:
-            raise EngineError("away")
-        self.asked.append(version)
-        likely, said = self._reply(prompt.tokens[:start]), prompt.tokens[start:]
-        if version != BASE and prompt.tokens[:start] == prompt_of(()).tokens:
-            likely = self.learned
-        is_colder = self.colder and prompt.tokens[:start] == prompt_of(self.colder).tokens
-        other = -3.1 if is_colder else -2.1
-        logp = tuple(-0.1 if likely[at : at + 1] == (token,) else other for at, token in enumerate(said))
-        return Scores(start, logp, ())
-
-    async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
-        self.asked.append(version)
-        is_learned = version != BASE and prompt == prompt_of(())
-        said = self.learned if is_learned else self._reply(prompt.tokens)
-        said = said if self.longest is None else (9,) * sampling.max_tokens
-        for index, token in enumerate(said):
-            yield SampledToken(token, -0.1, -0.1, version, finish=Finish.STOP if index + 1 == len(said) else None)
-
-    async def load(self, adapter: Adapter) -> None:
-        raise NotImplementedError
-
-    async def unload(self, version: PolicyVersion) -> None:
-        raise NotImplementedError
-
-
-def the_turn() -> Turn:
-    completion = Completion(SERVED, (-0.1,) * 3, (-0.1,) * 3, BASE, Finish.STOP)
-    made = a_turn("t", (message(Role.USER, "question"),))
-    return replace(made, completion=completion, prompt=prompt_of(()))
-
-
-def prompt_of(hints: Sequence[str] | frozenset[str]) -> Prompt:
-    """As `label_renderer` renders them, hints told apart by their length; known ones stand first."""
-    told = sorted(hints, key=[KNOWN, PLAIN, STERN, IDLE].index)
-    placed = [PlacedHint(0, text, text) for text in told]
-    return label_renderer().prompt(with_hints((message(Role.USER, "question"),), placed), (), None)
-
-
-def assembling(*hints: str) -> Callable[[Sequence[PlacedHint]], Awaitable[Sample]]:
-    """Samples with a turn's own hints beside those heeded."""
-
-    async def assembled(known: Sequence[PlacedHint]) -> Sample:
-        beside = [item.text for item in known]
-        prompts = tuple(HintPrompt(" ".join((*beside, hint)), prompt_of((*beside, hint)).tokens) for hint in hints)
-        turn = the_turn()
-        logp = turn.completion.logp
-        return Sample("t", "s", "alice", turn.prompt.tokens, SERVED, logp, (True,) * 3, BASE, score=-1.0, hints=prompts)
-
-    return assembled
-
-
-async def base_serves(turn: Turn) -> PolicyVersion:
-    return BASE
 
 
 async def third_serves(turn: Turn) -> PolicyVersion:
@@ -117,18 +49,6 @@ async def asked(
     guide = Demonstrator(engine, serves, label_renderer(), (2,), TeachSettings(probe_tokens=8))
     told = [PlacedHint(0, text, text) for text in known]
     return await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(*hints))
-
-
-def reader(**said: tuple[int, ...]) -> Reader:
-    """By names of hints with `_` between them; `bare` is without any, and what is not named is as bare."""
-    names = {"plain": PLAIN, "stern": STERN, "known": KNOWN, "idle": IDLE}
-    told = {frozenset(names[part] for part in name.split("_") if part != "bare"): ids for name, ids in said.items()}
-    every = [frozenset(one for one in names.values() if one in picked) for picked in _subsets(tuple(names.values()))]
-    return Reader({hints: told.get(hints, said["bare"]) for hints in every})
-
-
-def _subsets(items: tuple[str, ...]) -> list[tuple[str, ...]]:
-    return [()] if not items else [(*rest, *way) for rest in _subsets(items[1:]) for way in ((), items[:1])]
 
 
 async def test_what_the_base_model_says_behind_the_hint_comes_with_the_sample() -> None:
@@ -197,6 +117,13 @@ async def test_beside_it_stand_the_known_hints_that_the_reply_follows() -> None:
     found = await asked(engine, PLAIN, known=[KNOWN, STERN])
     assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"]  # nothing of STERN, which bears on other replies
     assert [one.tokens for one in found.shown] == [(7, 5, 6)]
+
+
+async def test_a_hint_that_the_reply_happens_to_follow_is_left_out_if_it_changes_nothing_here() -> None:
+    """Weights that learned it follow it too widely, and with it in the teacher's prompt that would be taught."""
+    engine = reader(bare=(5,), known=(5, 7, 7), plain=(5, 6), plain_known=(5, 6, 7))
+    sample = await asked(engine, PLAIN, known=[KNOWN])
+    assert [hint.text for hint in sample.hints] == [PLAIN]
 
 
 async def test_unless_they_drown_it() -> None:
@@ -286,6 +213,45 @@ async def test_a_hint_that_means_nothing_in_another_task_is_learned_beside_what_
         beside = await found(hint, reader(**{**drowned, "known_plain": (7, 5, 6)}), [KNOWN])
         assert [one.text for one in beside.hints] == [f"{KNOWN} {hint}"]
         assert (await found(hint, reader(**drowned), [])).hints != ()  # there is nothing to be undone
+
+
+class Agreeing(ContentCheck):
+    """Finds no contradictions."""
+
+    async def consistent(
+        self, turn: Turn, hint: HintPrompt, shown: Sequence[SampledReply]
+    ) -> tuple[HintPrompt, tuple[SampledReply, ...]]:
+        return hint, tuple(shown)
+
+
+@dataclass
+class Elsewhere(OtherRequests):
+    """Keeps what it is asked for other requests."""
+
+    @property
+    def content(self) -> ContentCheck:
+        return Agreeing(self.engine, self.renderer, self.stop_ids, 8, 0.7, self.contradictions)
+
+    asked: list[tuple[str, list[str]]] = field(default_factory=list)
+
+    async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[OtherRequestReply, ...]:
+        self.asked.append((hint, [item.text for item in known]))
+        return ()
+
+
+async def test_other_requests_are_asked_with_the_turns_own_hint_and_each_known_one_by_itself() -> None:
+    """One text of both would be read or not as a whole, and what it holds would be lost where the new hint is."""
+
+    async def nothing(*_: object) -> tuple[()]:
+        return ()
+
+    engine, settings = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6), known_plain=(7, 5, 6)), TeachSettings()
+    others = Elsewhere(engine, label_renderer(), (2,), settings, nothing, nothing, nothing, lambda *_: None)
+    guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8), others)
+    told = [PlacedHint(0, KNOWN, KNOWN), PlacedHint(0, IDLE, IDLE)]
+    found = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
+    assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"]
+    assert others.asked == [(PLAIN, [KNOWN, IDLE])]
 
 
 def behind(*hints: str) -> Turn:

@@ -23,7 +23,7 @@ from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.teach.status import teach_findings
 from openclaw_rl.testing.turns import a_turn
 
-END, OPENING, SERVED = 2, tuple(b"user: "), PolicyVersion("shared", 1)
+END, OPENING = 2, tuple(b"user: ")
 PLAIN, KIND = "Write plainly.", "Be kind."
 
 
@@ -62,8 +62,9 @@ def text(ids: Sequence[int]) -> str:
 class Base:
     """Answers "ok", "plain" or "kind" by the hints it reads, and makes up `invented` requests, one for each seed.
 
-    The served version says "kind" unasked. `surprise` is what each token of a user's words costs it, in nats. Told a
-    hint after its own reply it says `again`, if anything; a token that it does not say has `unlikely` nats.
+    `surprise` is what each token of a user's words costs it, in nats. Told a hint after its own reply it says `again`,
+    if anything; a token that it does not say has `unlikely` nats. Told several hints it follows `only` one, if that is
+    among them, and says "kind".
     """
 
     invented: tuple[str, ...] = ()
@@ -72,14 +73,17 @@ class Base:
     is_away: bool = False
     again: str = ""
     unlikely: float = -3.0
+    only: str = ""
     opened: int = 0
     drawn: list[tuple[float, int | None]] = field(default_factory=list)  # temperature and seed of each reply to a hint
 
-    def _says(self, read: str, version: PolicyVersion) -> str:
+    def _says(self, read: str) -> str:
         told = read.partition(LABEL)[2]
+        if self.only and self.only in told:
+            return "kind"
         if self.again and read.endswith(f"\n{PLAIN}"):
             return self.again
-        return "plain" if PLAIN in told else "kind" if KIND in told or version == SERVED else "ok"
+        return "plain" if PLAIN in told else "kind" if KIND in told else "ok"
 
     async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
         if self.is_away:
@@ -92,7 +96,7 @@ class Base:
             read = text(prompt.tokens)
             if LABEL in read:
                 self.drawn.append((sampling.temperature, sampling.seed))
-            said = ids_of(self._says(read, version))
+            said = ids_of(self._says(read))
             ids = (said * 9)[: sampling.max_tokens] if self.endless in read else (*said, END)
         for index, token in enumerate(ids):
             yield SampledToken(token, -0.1, -0.1, version, finish=Finish.STOP if index + 1 == len(ids) else None)
@@ -101,7 +105,7 @@ class Base:
         read, said = prompt.tokens[:start], prompt.tokens[start:]
         if read == OPENING:
             return Scores(start, (-self.surprise,) * len(said), ())
-        likely = (*ids_of(self._says(text(read), version)), END)
+        likely = (*ids_of(self._says(text(read))), END)
         return Scores(
             start, tuple(-0.1 if likely[at : at + 1] == (t,) else self.unlikely for at, t in enumerate(said)), ()
         )
@@ -113,12 +117,14 @@ class Base:
         raise NotImplementedError
 
 
-def others(engine: Base, *earlier: Turn, most: int = 3, answer: str = "") -> OtherRequests:
-    async def current(turn: Turn) -> PolicyVersion:
-        return SERVED
-
+def others(
+    engine: Base, *earlier: Turn, most: int = 3, answer: str = "", asked_in: Sequence[Turn] = ()
+) -> OtherRequests:
     async def known(turn: Turn) -> Sequence[Turn]:
         return earlier
+
+    async def wished(turn: Turn) -> Sequence[Turn]:
+        return asked_in
 
     async def answered(turn: Turn) -> Sequence[Message]:
         return [message(Role.USER, answer)] if answer else ()
@@ -127,7 +133,7 @@ def others(engine: Base, *earlier: Turn, most: int = 3, answer: str = "") -> Oth
         return Opening(OPENING, END, text, ids_of) if engine.invented else None
 
     settings = TeachSettings(other_requests=most, probe_tokens=12)
-    return OtherRequests(engine, current, Bytes(), (END,), settings, known, answered, opens)
+    return OtherRequests(engine, Bytes(), (END,), settings, known, wished, answered, opens)
 
 
 async def asked(found: OtherRequests, turn: Turn) -> list[str]:
@@ -153,6 +159,27 @@ async def test_of_many_earlier_requests_half_are_the_newest_and_the_others_are_s
     assert [one.turn for one in found] == [f"earlier {number}" for number in (0, 1, 2, 3, 4, 13, 22, 31)]
     few = await others(Base(), *mine[:8], most=8).requests(a_turn("t"))
     assert [one.turn for one in few] == [turn.id for turn in mine[:8]]
+
+
+async def test_the_requests_that_earlier_wishes_came_with_are_among_them_however_old_they_are() -> None:
+    """One step on hours unlearned both wishes about tours, of which none of the requests was."""
+    mine = [a_turn(f"earlier {number}", f"What is {number} + 3?") for number in range(40)]
+    asked_in = [a_turn(f"asked {number}", f"What is {number} - 3?") for number in range(3)]
+    found = await others(Base(), *mine, most=8, asked_in=[*asked_in, mine[1]]).requests(a_turn("t"))
+    names = [one.turn for one in found]
+    assert names == ["asked 0", "asked 1", "asked 2", "earlier 1", "earlier 0", "earlier 2", "earlier 3", "earlier 21"]
+    many = [a_turn(f"asked {number}", f"What is {number} - 3?") for number in range(20)]
+    found = await others(Base(), *mine, most=9, asked_in=many).requests(a_turn("t"))
+    assert [one.turn.split()[0] for one in found] == ["asked"] * 6 + ["earlier"] * 3
+
+
+async def test_some_requests_are_made_up_however_many_the_user_has_asked() -> None:
+    """They are of kinds that this user never corrected, and must keep their replies."""
+    mine = [a_turn(f"earlier {number}", f"What is {number} + 3?") for number in range(8)]
+    engine = Base(invented=("how are things", "what is the time", "where is the key"))
+    found = await others(engine, *mine, most=8).requests(a_turn("t"))
+    assert [one.messages[-1].text for one in found[6:]] == ["how are things", "what is the time"]
+    assert [one.turn for one in found[:6]] == [f"earlier {number}" for number in (0, 1, 2, 3, 4, 6)]
 
 
 async def test_what_goes_on_from_a_conversation_or_is_long_is_no_other_request() -> None:
@@ -204,8 +231,8 @@ async def test_replies_are_drawn_each_with_a_seed_of_its_own() -> None:
     assert [seed for _, seed in later] == [0, 1]
 
 
-async def test_a_known_hint_that_the_weights_follow_there_is_read_beside_it() -> None:
-    """Or what was learned before would be unlearned on every other request."""
+async def test_a_known_hint_that_changes_a_reply_there_is_read_beside_it() -> None:
+    """Or what was learned before would be unlearned on every other request, and what is lost would stay lost."""
     known = [PlacedHint(0, "k", KIND), PlacedHint(0, "o", "Be brief.")]
     one, _thanked = await others(Base(), most=1).shown(a_turn("t"), PLAIN, known)
     assert one.hint.text == f"{KIND} {PLAIN}"
@@ -218,6 +245,12 @@ async def test_a_hint_that_changes_nothing_there_is_not_read_beside_one_that_is_
     assert (one.hint.text, text(one.reply.tokens[:-1])) == (KIND, "kind")
     (alone, *_) = await others(Base(), most=1).shown(a_turn("t"), elsewhere, ())
     assert alone.hint.text == elsewhere  # with nothing to hold on to, the reply stays as it was
+
+
+async def test_a_hint_that_the_teacher_does_not_show_beside_others_is_read_alone() -> None:
+    """A small model that is told several follows one of them: the new wish would not be learned at all."""
+    one, _thanked = await others(Base(only=KIND), most=1).shown(a_turn("t"), PLAIN, [PlacedHint(0, "k", KIND)])
+    assert (one.hint.text, text(one.reply.tokens[:-1])) == (PLAIN, "plain")
 
 
 async def test_a_reply_without_an_end_is_left_out_and_an_engine_that_is_away_is_said() -> None:

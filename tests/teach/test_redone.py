@@ -22,6 +22,7 @@ from openclaw_rl.testing.turns import a_turn
 ASKED = (message(Role.USER, "Thanks!"),)
 TALK = (*ASKED, message(Role.ASSISTANT, "Bye."), message(Role.USER, "Begin with Okay!"))
 SAID = (20, 21, 22)  # "Okay" "you are" "welcome"
+FIRST = (25, 21, 22)  # what was corrected
 HINT, OTHER = "Begin with Okay!", "Be brief."
 
 
@@ -35,23 +36,28 @@ TOLD = label_renderer().prompt(TALK, (), None)
 
 @dataclass
 class Reader:
-    """The base model: nats of each token of SAID behind the request, the conversation, and the request with a hint."""
+    """The base model: nats of each token of SAID after the request, the conversation, and the request with a hint.
+
+    `first` are those of what was corrected, after the request with the other hint.
+    """
 
     bare: tuple[float, ...] = (-9.0, -0.1, -0.1)
     told: tuple[float, ...] = (-0.1, -0.1, -0.1)
     hinted: tuple[float, ...] = (-5.0, -0.1, -0.1)
     other: tuple[float, ...] = (-9.0, -0.1, -0.1)
+    first: tuple[float, ...] = (-9.0, -0.1, -0.1)
     is_away: bool = False
 
     async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
         if self.is_away:
             raise EngineError("away")
-        assert version == BASE and prompt.tokens[start:] == SAID
+        said = prompt.tokens[start:]
+        assert version == BASE and said in {SAID, FIRST}
         known = {
             prompt_of().tokens: self.bare,
             TOLD.tokens: self.told,
             prompt_of(HINT).tokens: self.hinted,
-            prompt_of(OTHER).tokens: self.other,
+            prompt_of(OTHER).tokens: self.other if said == SAID else self.first,
         }
         return Scores(start, known[prompt.tokens[:start]], ())
 
@@ -61,15 +67,20 @@ def served(name: str, messages: Sequence[object], prompt: Prompt, *, logp: float
     return replace(a_turn(name, tuple(messages)), completion=completion, prompt=prompt)  # type: ignore[arg-type]
 
 
-CORRECTED, ACCEPTED = served("corrected", ASKED, prompt_of()), served("accepted", TALK, TOLD)
+ACCEPTED = served("accepted", TALK, TOLD)
+CORRECTED = replace(
+    served("corrected", ASKED, prompt_of()),
+    completion=Completion(FIRST, (-0.1,) * 3, (-0.1,) * 3, BASE, Finish.STOP),
+)
 RIDER = Sample(
     "accepted", "s", "u", TOLD.tokens, SAID, (-0.1,) * 3, (True,) * 3, BASE, score=0.0, is_promoted=True
 )  # fmt: skip
 
 
-async def redone(engine: Reader, *hints: str, accepted: Turn = ACCEPTED) -> Sample | None:
+async def redone(engine: Reader, *hints: str, accepted: Turn = ACCEPTED, known: Sequence[str] = ()) -> Sample | None:
     hindsight = Hindsight(engine, label_renderer())  # type: ignore[arg-type]
-    return await hindsight.redone(accepted, CORRECTED, prompt_of(), hints, RIDER)
+    placed = [PlacedHint(0, "", text) for text in known]
+    return await hindsight.redone(accepted, CORRECTED, prompt_of(), hints, RIDER, known=placed)
 
 
 async def test_an_accepted_reply_answers_what_was_asked_first_as_who_reads_the_correction_says_it() -> None:
@@ -98,3 +109,15 @@ async def test_nor_without_a_hint_or_of_what_was_seen() -> None:
     assert await redone(Reader()) is None
     seen = replace(ACCEPTED, prompt=replace(TOLD, images=("a",)))
     assert await redone(Reader(), HINT, accepted=seen) is None
+
+
+async def test_a_reply_that_gives_up_an_earlier_wish_which_the_corrected_one_followed_is_none() -> None:
+    """As an answer to the request it would teach the weights to forget that wish."""
+    held, kept, never = (
+        Reader(first=(-5.0, -0.1, -0.1)),
+        Reader(first=(-5.0, -0.1, -0.1), other=(-5.0, -0.1, -0.1)),
+        Reader(),
+    )
+    assert await redone(held, HINT, known=[OTHER]) is None
+    assert await redone(kept, HINT, known=[OTHER]) is not None
+    assert await redone(never, HINT, known=[OTHER]) is not None

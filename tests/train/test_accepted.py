@@ -30,7 +30,14 @@ class Looking:
     asked: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
 
     async def redone(
-        self, accepted: Turn, corrected: Turn, bare: Prompt, hints: Sequence[str], sample: Sample
+        self,
+        accepted: Turn,
+        corrected: Turn,
+        bare: Prompt,
+        hints: Sequence[str],
+        sample: Sample,
+        *,
+        known: Sequence[object] = (),
     ) -> Sample | None:
         self.asked.append((accepted.id, corrected.id, tuple(hints)))
         read = (HintPrompt(hints[0], accepted.prompt.tokens),)

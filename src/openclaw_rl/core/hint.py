@@ -9,6 +9,7 @@ from enum import StrEnum
 from openclaw_rl.core.message import Message, Role, message
 
 LABEL = "[user's hint]"
+CONCERNS_NATS = 2.0  # by which a hint makes the reply without it less likely, at least, if it concerns the request
 FOLLOWED = " follows without it"  # in the reason of a retired hint: the weights have learned it
 
 

@@ -67,9 +67,8 @@ class SampledReply:
 class OtherRequestReply:
     """The base model's reply to another request with a correction's hint in the prompt.
 
-    `prompt` are that request's ids without hints; those of `hint` have it, with earlier hints that are followed there;
-    these alone if the new one changes nothing there. `turn` is the turn that the request was taken from, empty if it
-    has none.
+    `prompt` are that request's ids without hints; those of `hint` have it, with earlier hints that concern the request;
+    these alone if the new one does not. `turn` is the turn that the request was taken from, empty if it has none.
     """
 
     prompt: tuple[int, ...]

@@ -102,6 +102,10 @@ class BaseReplies:
                 self._known.popitem(last=False)
         return self._known[key]
 
+    async def likelihood(self, prompt: Prompt, tokens: tuple[int, ...]) -> tuple[float, ...]:
+        """The base model's log-probability of each of a reply's tokens, in nats."""
+        return (await self._scored(prompt, tokens, BASE))[1]
+
     async def reply(self, prompt: Prompt, version: PolicyVersion, *, most: int = 0) -> ScoredReply:
         """A version's reply. Raises EngineError or RequestError if the engine cannot be asked now."""
         sampling = Sampling(

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.resources import files
 
 from openclaw_rl.core.completion import Finish
-from openclaw_rl.core.hint import PlacedHint, last_user_index, told_after, with_hints
+from openclaw_rl.core.hint import CONCERNS_NATS, PlacedHint, last_user_index, told_after, with_hints
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
@@ -22,7 +23,7 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import RequestError
-from openclaw_rl.publish.replies import BaseReplies, TrialPrompt, is_loop
+from openclaw_rl.publish.replies import BaseReplies, ScoredReply, TrialPrompt, is_loop
 from openclaw_rl.store.db import Store
 
 LESS_SURE = 1.5  # times as uncertain, in nats a token, as for the users' own prompts
@@ -32,6 +33,9 @@ SHORTEST = 8  # letters of a request
 LOOKED_AT = 8  # generated requests that are considered for each version
 MOST_TAUGHT = 2  # hints of the step that are read alone
 MOST_USERS = 3  # whose wishes are read
+MOST_ALONE = 3  # wishes that concern a prompt and are each read alone, the newest
+
+Hinted = Callable[[Sequence[str]], Prompt | None]  # a prompt with these hints in it; None if the template refuses
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +63,40 @@ class TrialPrompts:
         for turn in turns:
             wishes = await self._wishes([*known.users, turn.user])
             at = last_user_index(turn.messages)
-            told = _readings(wishes, known.taught)
+            hinted = partial(self._reread, turn, at)
+            told = _readings([*wishes, *await self._concerned(turn.prompt, hinted, wishes, known.taught)], known.taught)
             readings = [turn.prompt, *await self._after_the_reply(turn, told)]
             for texts in told:
-                prompt = None if at is None else await asyncio.to_thread(self._reread, turn, at, texts)
+                prompt = await asyncio.to_thread(hinted, texts)
                 if prompt is not None and prompt.tokens not in {one.tokens for one in readings}:
                     readings.append(prompt)
             found.append(TrialPrompt(turn.prompt, tuple(readings)))
         return found
+
+    async def _concerned(
+        self, bare: Prompt, hinted: Hinted, wishes: Sequence[tuple[str, ...]], taught: Sequence[str]
+    ) -> list[tuple[str, ...]]:
+        """The wishes that concern a prompt: each of the newest alone, then all of each user, newly taught ones last.
+
+        Teaching reads earlier wishes where they concern a request (`teach/elsewhere.py`), so a version says what the
+        base model says given these, and what it says given one of them if others are lost.
+        """
+        texts = list(dict.fromkeys(text for texts in wishes for text in texts))
+        if len(texts) < 2 or bare.images:
+            return []
+        said = await self.base.said(TrialPrompt(bare, (bare,)))
+        prompts = [await asyncio.to_thread(hinted, (text,)) for text in texts]
+        are_objected = await asyncio.gather(*(self._is_objected(said, prompt) for prompt in prompts))
+        concern = {text for text, is_objected in zip(texts, are_objected, strict=True) if is_objected}
+        alone = [(text,) for text in texts if text in concern]
+        together = [sorted((text for text in own if text in concern), key=set(taught).__contains__) for own in wishes]
+        return [*alone[-MOST_ALONE:], *map(tuple, together)]
+
+    async def _is_objected(self, said: ScoredReply, hinted: Prompt | None) -> bool:
+        """Whether a hint concerns a prompt: with it the base model finds its own reply without it less likely."""
+        if hinted is None or not said.tokens:
+            return False
+        return sum(said.logp) - sum(await self.base.likelihood(hinted, said.tokens)) >= CONCERNS_NATS
 
     async def _after_the_reply(self, turn: Turn, told: Sequence[tuple[str, ...]]) -> list[Prompt]:
         """The turn's prompt with the base model's reply to it, followed by the first and the last of these hints.
@@ -102,7 +132,7 @@ class TrialPrompts:
         wishes = await self._wishes(known.users)
         found: list[TrialPrompt] = []
         for text in (await self._requests())[:LOOKED_AT]:
-            prompt = await asyncio.to_thread(self._rendered, text, _readings(wishes, known.taught))
+            prompt = await self._unasked(text, wishes, known.taught)
             if prompt is not None and (await self.base.said(prompt)).nats <= bound:
                 found.append(prompt)
             if len(found) == most:
@@ -147,19 +177,31 @@ class TrialPrompts:
                 found[text] = None
         return list(found)
 
-    def _reread(self, turn: Turn, at: int, texts: Sequence[str]) -> Prompt | None:
+    def _reread(self, turn: Turn, at: int | None, texts: Sequence[str]) -> Prompt | None:
+        if at is None:
+            return None
         try:
             return self.renderer.reread(turn, with_hints(turn.messages, _placed(at, texts)))
         except (RequestError, ValueError):  # the template refuses
             return None
 
-    def _rendered(self, text: str, readings: Sequence[Sequence[str]]) -> TrialPrompt | None:
+    async def _unasked(self, text: str, wishes: Sequence[tuple[str, ...]], taught: Sequence[str]) -> TrialPrompt | None:
+        hinted = partial(self._rendered, text)
+        bare = await asyncio.to_thread(hinted, ())
+        if bare is None:
+            return None
+        told = _readings([*wishes, *await self._concerned(bare, hinted, wishes, taught)], taught)
+        prompts = [await asyncio.to_thread(hinted, texts) for texts in told]
+        if None in prompts:
+            return None
+        return TrialPrompt(bare, tuple({prompt.tokens: prompt for prompt in (bare, *prompts) if prompt}.values()))
+
+    def _rendered(self, text: str, texts: Sequence[str]) -> Prompt | None:
         said: tuple[Message, ...] = (message(Role.USER, text),)
         try:
-            prompts = [self.renderer.prompt(with_hints(said, _placed(0, texts)), (), None) for texts in ((), *readings)]
+            return self.renderer.prompt(with_hints(said, _placed(0, texts)), (), None)
         except (RequestError, ValueError):
             return None
-        return TrialPrompt(prompts[0], tuple({prompt.tokens: prompt for prompt in prompts}.values()))
 
 
 def ordinary_requests() -> list[str]:
@@ -169,7 +211,7 @@ def ordinary_requests() -> list[str]:
 
 
 def _readings(wishes: Sequence[tuple[str, ...]], taught: Sequence[str]) -> list[tuple[str, ...]]:
-    """The hints of each reading besides the plain one: the newly taught ones separately, then all of each user's."""
+    """The hints of each reading besides the plain one: the newly taught ones alone, then these groups of wishes."""
     alone = [(text,) for text in dict.fromkeys(taught)][:MOST_TAUGHT]
     return [*alone, *(tuple(dict.fromkeys(texts)) for texts in wishes if texts)]
 

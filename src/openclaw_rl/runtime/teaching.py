@@ -28,6 +28,7 @@ from openclaw_rl.teach.stage import LearningRules, Teacher, TeachStage
 from openclaw_rl.trainers.settings import TeacherKind
 
 EARLIER = 200  # this many of a user's turns are searched for other requests
+CORRECTED_MOST = 8  # turns of a conversation before the one in which a wish was asked for
 
 
 def bridge_of(
@@ -83,6 +84,11 @@ def _other_requests(bridge: BridgeStage, renderer: ChatRenderer) -> OtherRequest
         rows = await store.rows(limit=EARLIER, scope=scope_of(Owner.USER, turn.user))
         return [row.turn for row in rows if row.turn.is_main]
 
+    async def wished(turn: Turn) -> list[Turn]:
+        hints = sorted(await store.hints.of_user(turn.user), key=lambda hint: -hint.changed_s)
+        found = [await opening_of(store, hint.turn) for hint in hints if hint.is_wished]
+        return [opening for opening in found if opening is not None]
+
     async def answered(turn: Turn) -> Sequence[Message]:
         row = await store.row(turn.id)
         next_state = None if row is None else row.next_state
@@ -93,4 +99,14 @@ def _other_requests(bridge: BridgeStage, renderer: ChatRenderer) -> OtherRequest
         return None if found is None else Opening(found.ids, found.end, renderer.table.text, renderer.encode)
 
     ends, settings = prober.stop_ids, bridge.settings
-    return OtherRequests(prober.engine, prober.current, renderer, ends, settings, earlier, answered, opens)
+    return OtherRequests(prober.engine, renderer, ends, settings, earlier, wished, answered, opens)
+
+
+async def opening_of(store: Store, name: str | None) -> Turn | None:
+    """The turn that opened the conversation of a turn; None if one of the turns between them is gone."""
+    row = None if name is None else await store.row(name)
+    for _ in range(CORRECTED_MOST):
+        if row is None or row.turn.parent is None:
+            break
+        row = await store.row(row.turn.parent)
+    return None if row is None or row.turn.parent is not None else row.turn

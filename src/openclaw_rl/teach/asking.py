@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 
 from openclaw_rl.core.completion import Completion
-from openclaw_rl.core.hint import PlacedHint, with_hints
+from openclaw_rl.core.hint import CONCERNS_NATS, PlacedHint, with_hints
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError, RequestError
 
 STRANGE_NATS = 0.2  # a token, by which the base model may find a reply less likely than the weights that sampled it
@@ -55,3 +55,11 @@ async def sampled_reply(engine: Engine, prompt: Prompt, sampling: Sampling, vers
     except RequestError as problem:
         raise EngineError(str(problem)) from problem
     return SampledReply(tuple(item.token for item in said), tuple(item.logp for item in said), version)
+
+
+async def concerns(engine: Engine, own: SampledReply, hinted: Prompt) -> bool:
+    """Whether a hint changes what the base model replies: given it, its `own` reply without it is less likely.
+
+    "In grades: ..." changes no solution, even if a reply to one happens to be as the hint asks. Raises EngineError.
+    """
+    return sum(own.logp) - sum(await reply_logp(engine, hinted, own.tokens, BASE)) >= CONCERNS_NATS

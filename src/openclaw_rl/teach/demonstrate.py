@@ -19,7 +19,7 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
-from openclaw_rl.teach.asking import is_strange, reading, reply_logp, sampled_reply
+from openclaw_rl.teach.asking import concerns, is_strange, reading, reply_logp, sampled_reply
 from openclaw_rl.teach.elsewhere import OtherRequests
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.wording.likeness import is_general
@@ -109,11 +109,11 @@ class Demonstrator:
         As given without `others`, or if the hint would not mean the same in another task. Raises EngineError.
         """
         (hint,) = sample.hints
-        if self.others is None or not is_general(hint.text, " ".join(item.text for item in turn.messages)):
+        own = _own_words(hint.text, known)
+        if self.others is None or not is_general(own, " ".join(item.text for item in turn.messages)):
             return sample
-        other_hints = [item for item in known if item.text not in hint.text]
         hint_prompt, shown = await self.others.content.consistent(turn, hint, sample.shown)
-        elsewhere = await self.others.shown(turn, hint.text, other_hints)
+        elsewhere = await self.others.shown(turn, own, [item for item in known if item.text != own])
         return replace(sample, hints=(hint_prompt,), shown=shown, elsewhere=elsewhere)
 
     async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
@@ -221,7 +221,11 @@ class Demonstrator:
     async def _followed(
         self, turn: Turn, without: Prompt, known: Sequence[PlacedHint], said: tuple[int, ...]
     ) -> list[PlacedHint]:
-        """The known hints that each make a reply likelier than after the prompt `without`, by `FOLLOWED_NATS`."""
+        """The known hints that concern the request and that a reply follows.
+
+        Each makes it likelier than after the prompt `without`, by `FOLLOWED_NATS`. A reply may also be as a hint asks
+        that is about something else, because weights that learned that hint follow it too widely.
+        """
         readings = [
             (hint, prompt) for hint in known if (prompt := await reading(self.renderer, turn, [hint])) is not None
         ]
@@ -229,7 +233,13 @@ class Demonstrator:
             return []
         prompts = (without, *(prompt for _, prompt in readings))
         before, *hinted = await asyncio.gather(*(self._logp(prompt, said) for prompt in prompts))
-        return [hint for (hint, _), logp in zip(readings, hinted, strict=True) if logp - before >= FOLLOWED_NATS]
+        found = [one for one, logp in zip(readings, hinted, strict=True) if logp - before >= FOLLOWED_NATS]
+        if not found:
+            return []
+        sampling = Sampling(max_tokens=self._longest(len(said)), temperature=0.0, stop_ids=self.stop_ids)
+        own = await sampled_reply(self.engine, without, sampling, BASE)
+        concern = await asyncio.gather(*(concerns(self.engine, own, prompt) for _, prompt in found))
+        return [hint for (hint, _), is_concerned in zip(found, concern, strict=True) if is_concerned]
 
     async def _logp(self, prompt: Prompt, said: tuple[int, ...], version: PolicyVersion = BASE) -> float:
         """The log-probability of a whole reply, in nats."""
@@ -257,6 +267,17 @@ class Demonstrator:
             elif not seed:
                 return ()
         return tuple(found.values())
+
+
+def _own_words(hint: str, known: Sequence[PlacedHint]) -> str:
+    """The text of a turn's own hint without the known ones that the teacher reads before it.
+
+    On another request each of these is read or not, as it concerns that request.
+    """
+    own = hint
+    for item in known:
+        own = own.removeprefix(item.text).lstrip()
+    return own or hint
 
 
 def _lasting(sample: Sample, turn: Turn) -> Sample:

@@ -1,7 +1,8 @@
 """Demonstrations of a hint on other requests: from one example alone a model learns the example, not the wish.
 
-The requests are the user's own earlier ones, both the newest and older ones, then some that the base model generates
-in the place of a user's message after the same system text, then a few that ship with the product. Requests in the
+The requests are the user's own: those with which earlier wishes were asked for, or these would be unlearned there, and
+others, both the newest and older ones. Then come some that the base model generates in the place of a user's message
+after the same system text, then a few that ship with the product. Requests in the
 middle of conversations are added: the answer to the corrected reply, and the user's own from later in a conversation.
 If these are too few, conversations that began with the hint continue with thanks, and with a second request.
 """
@@ -16,21 +17,19 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 
-from openclaw_rl.core.hint import PlacedHint, last_user_index, with_hints
+from openclaw_rl.core.hint import CONCERNS_NATS, PlacedHint, last_user_index, with_hints
 from openclaw_rl.core.message import Json, Message, Role, Tool, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import RequestError
-from openclaw_rl.teach.asking import reply_logp, sampled_reply
+from openclaw_rl.teach.asking import concerns, reply_logp, sampled_reply
 from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
 from openclaw_rl.teach.settings import TeachSettings
 
-CONCERNS_NATS = 2.0  # by which a hint makes the reply without hints less likely, at least, if it concerns the request
-FOLLOWED_NATS = 2.0  # by which a known hint makes the weights' reply likelier, at least, if they follow the hint
 AT_ONCE = 2  # requests that are handled at the same time
 REQUEST_TOKENS = 128  # the longest request that is generated
 LEAST_WORDS = 3  # of a generated request
@@ -40,6 +39,7 @@ OPENINGS_HELD = 32  # openings that are kept, with the requests generated after 
 LATER = 2  # one less than the most requests in the middle of conversations
 WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to begin occurs as often as it is chosen
 REPLIES_HELD = 64  # of the base model to requests without hints: generated requests are the same for each correction
+MADE_UP = 4  # one in so many requests is generated, at least: a user's own may all be of a few kinds
 MOST_SHIPPED = 8  # requests up to which those that ship with the product fill up: they say little of this user's
 MORE_TOKENS = 1024  # that an earlier prompt may have after the prefix that it shares with the corrected one
 
@@ -50,6 +50,16 @@ class Request:
 
     messages: tuple[Message, ...]
     turn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedRequest:
+    """A request in the place of a corrected turn's, its prompt without hints, and the seed of replies to it."""
+
+    turn: Turn
+    request: Request
+    bare: Prompt
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +79,18 @@ Opens = Callable[[Sequence[Message], Sequence[Tool], Mapping[str, Json] | None],
 class OtherRequests:
     """Finds other requests for a corrected turn, and asks the base model for its replies to them with a hint.
 
-    `earlier` returns the user's turns, newest first. `answered` returns the messages with which the user answered a
+    `earlier` returns the user's turns, newest first, and `wished` those that open the conversations in which the user's
+    wishes were asked for, the newest wish first. `answered` returns the messages with which the user answered a
     turn, if they are known. `opens` returns the opening of a user's message, None if it is not known. `warmth` is the
     temperature of the replies.
     """
 
     engine: Engine
-    current: Callable[[Turn], Awaitable[PolicyVersion]]
     renderer: Renderer
     stop_ids: tuple[int, ...]
     settings: TeachSettings
     earlier: Callable[[Turn], Awaitable[Sequence[Turn]]]
+    wished: Callable[[Turn], Awaitable[Sequence[Turn]]]
     answered: Callable[[Turn], Awaitable[Sequence[Message]]]
     opens: Opens
     warmth: float = WARMTH
@@ -94,7 +105,7 @@ class OtherRequests:
         self.contradictions.let_go()
 
     async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[OtherRequestReply, ...]:
-        """The base model's replies to other requests, given the hint and those `known` hints that are followed there.
+        """The base model's replies to other requests, given the hint and those `known` hints that concern them.
 
         Replies that do not end are left out. One that contradicts the reply without hints is replaced by another if
         possible, and else left out. Raises EngineError.
@@ -121,19 +132,27 @@ class OtherRequests:
         """At most `other_requests` requests, no two with the same words, and none with those of the turn."""
         most = self.settings.other_requests
         seen = {_words(turn.messages)}
-        own: list[Request] = []
-        for other in await self.earlier(turn):
-            if _is_opening(other, turn) and _words(other.messages) not in seen:
-                seen.add(_words(other.messages))
-                own.append(Request(other.messages, other.id))
-        found = spread(own, most)
+        wished = self._openings(turn, await self.wished(turn), seen)
+        own = self._openings(turn, await self.earlier(turn), seen)
         system = [item for item in turn.messages if item.role is Role.SYSTEM][:1]
-        made_up = await self._invented(turn, system, most - len(found))
+        made_up = await self._invented(turn, system, max(most // MADE_UP, most - len(wished) - len(own)))
+        found = spread(wished, (most - len(made_up)) * 2 // 3)
+        found += spread(own, most - len(made_up) - len(found))
         room = min(most, MOST_SHIPPED) - len(found) - len(made_up)
         for words in [*made_up, *shipped()[: max(0, room)]]:
             if words not in seen:
                 seen.add(words)
                 found.append(Request((*system, message(Role.USER, words))))
+        return found
+
+    def _openings(self, turn: Turn, others: Sequence[Turn], seen: set[str]) -> list[Request]:
+        """The requests of turns that open a conversation, without those whose words were `seen`, which are added."""
+        found = []
+        for other in others:
+            words = _words(other.messages)
+            if _is_opening(other, turn) and words not in seen:
+                seen.add(words)
+                found.append(Request(other.messages, other.id))
         return found
 
     async def _later(self, turn: Turn, opened: Sequence[tuple[Request, OtherRequestReply]]) -> list[Request]:
@@ -197,18 +216,13 @@ class OtherRequests:
         bare = await self._prompt(turn, request.messages)
         if bare is None:
             return None
-        hints = await self._followed(turn, request, bare, known) if known else []
-        if not hints or await self._concerns(turn, request, bare, hint, seed):
-            hints.append(hint)
-        hinted = await self._prompt(turn, _with(request.messages, hints))
-        if hinted is None:
+        asked = _AskedRequest(turn, request, bare, seed)
+        hints = await self._read(asked, hint, [one.text for one in known])
+        hinted, said = await self._drawn(asked, hints)
+        if hinted is None or said is None:
             return None
         check = self.content
-        said, anchored = await asyncio.gather(
-            check.drawn(hinted, seed), self._anchored(turn, request, bare, hints, seed)
-        )
-        if said is None:
-            return None
+        anchored = await self._anchored(asked, hints)
         if anchored is not None:
             is_contrary = await check.contradicts(hinted, anchored, said.tokens)
             if hint in hints:
@@ -219,58 +233,68 @@ class OtherRequests:
             return None
         return OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn)
 
-    async def _anchored(
-        self, turn: Turn, request: Request, bare: Prompt, hints: Sequence[str], seed: int
-    ) -> Prompt | None:
+    async def _drawn(self, asked: _AskedRequest, hints: Sequence[str]) -> tuple[Prompt | None, SampledReply | None]:
+        """The request's prompt with these hints, and the base model's reply to it; None for what there is not."""
+        hinted = await self._prompt(asked.turn, _with(asked.request.messages, hints))
+        return hinted, None if hinted is None else await self.content.drawn(hinted, asked.seed)
+
+    async def _read(self, asked: _AskedRequest, hint: str, known: Sequence[str]) -> list[str]:
+        """The hints that the teacher reads with a request: those that concern it, of the known ones and the new one.
+
+        So a wish that the weights have lost is taught again. The new hint is also read if no other concerns the
+        request; and it is read alone if the base model, given all of them, does not show it.
+        """
+        if not known:
+            return [hint]
+        await self._without_hints(asked)  # once, before all that follow ask for it
+        concern = await asyncio.gather(*(self._concerns(asked, one) for one in (*known, hint)))
+        standing = [one for one, is_concerned in zip(known, concern, strict=False) if is_concerned]
+        if not standing:
+            return [hint]
+        if not concern[-1]:
+            return standing
+        return [*standing, hint] if await self._heeds(asked, standing, hint) else [hint]
+
+    async def _concerns(self, asked: _AskedRequest, hint: str) -> bool:
+        """Whether a hint concerns a request. Next to others it would only distract: given many, a model follows few."""
+        own = await self._without_hints(asked)
+        hinted = await self._prompt(asked.turn, _with(asked.request.messages, [hint]))
+        return own is None or hinted is None or await concerns(self.engine, own, hinted)
+
+    async def _heeds(self, asked: _AskedRequest, standing: Sequence[str], hint: str) -> bool:
+        """Whether the base model's reply shows a hint that it reads next to the `standing` ones: with these alone the
+        reply is less likely.
+        """
+        _, said = await self._drawn(asked, [*standing, hint])
+        without = await self._prompt(asked.turn, _with(asked.request.messages, standing))
+        if said is None or without is None:
+            return False
+        before = await reply_logp(self.engine, without, said.tokens, BASE)
+        return sum(said.logp) - sum(before) >= CONCERNS_NATS
+
+    async def _anchored(self, asked: _AskedRequest, hints: Sequence[str]) -> Prompt | None:
         """The prompt with the base model's reply to a request without hints, and then the hints as the next message.
 
         None if that reply does not end or calls a tool, or if the template refuses.
         """
-        said = await self._without_hints(bare, seed)
+        said = await self._without_hints(asked)
         reply = None if said is None else await self.content.decoded(said)
-        return None if reply is None else await self.content.after(turn, request.messages, reply, hints)
+        return None if reply is None else await self.content.after(asked.turn, asked.request.messages, reply, hints)
 
-    async def _without_hints(self, bare: Prompt, seed: int) -> SampledReply | None:
+    async def _without_hints(self, asked: _AskedRequest) -> SampledReply | None:
         """The base model's reply to a request without hints; None if it does not end."""
-        key = (bare.tokens, seed)
+        key = (asked.bare.tokens, asked.seed)
         if key not in self._unhinted:
-            self._unhinted[key] = await self.content.drawn(bare, seed)
+            self._unhinted[key] = await self.content.drawn(asked.bare, asked.seed)
             while len(self._unhinted) > REPLIES_HELD:
                 self._unhinted.popitem(last=False)
         return self._unhinted[key]
-
-    async def _concerns(self, turn: Turn, request: Request, bare: Prompt, hint: str, seed: int) -> bool:
-        """Whether a hint changes the reply to a request: it makes the base model's reply without hints less likely.
-
-        "In grades: ..." changes no solution. Next to hints that are followed there it would only distract: given many
-        hints a small model follows fewer of them.
-        """
-        said = await self._without_hints(bare, seed)
-        hinted = await self._prompt(turn, _with(request.messages, [hint]))
-        if said is None or hinted is None:
-            return True
-        before, after = await asyncio.gather(
-            *(reply_logp(self.engine, prompt, said.tokens, BASE) for prompt in (bare, hinted))
-        )
-        return sum(before) - sum(after) >= CONCERNS_NATS
 
     @property
     def content(self) -> ContentCheck:
         """The check that finds replies with a hint that contradict the reply without it."""
         longest = self.settings.probe_tokens
         return ContentCheck(self.engine, self.renderer, self.stop_ids, longest, self.warmth, self.contradictions)
-
-    async def _followed(self, turn: Turn, request: Request, bare: Prompt, known: Sequence[PlacedHint]) -> list[str]:
-        """The known hints that the served weights follow: each makes their likeliest reply likelier."""
-        sampling = Sampling(max_tokens=self.settings.probe_tokens, temperature=0.0, stop_ids=self.stop_ids)
-        said = (await sampled_reply(self.engine, bare, sampling, await self.current(turn))).tokens
-        before = sum(await reply_logp(self.engine, bare, said, BASE))
-        found = []
-        for item in known:
-            hinted = await self._prompt(turn, _with(request.messages, [item.text]))
-            if hinted is not None and sum(await reply_logp(self.engine, hinted, said, BASE)) - before >= FOLLOWED_NATS:
-                found.append(item.text)
-        return found
 
     async def _prompt(self, turn: Turn, messages: Sequence[Message]) -> Prompt | None:
         try:

@@ -34,14 +34,21 @@ class Hindsight:
     renderer: Renderer
 
     async def redone(
-        self, accepted: Turn, corrected: Turn, bare: Prompt, hints: Sequence[str], sample: Sample
+        self,
+        accepted: Turn,
+        corrected: Turn,
+        bare: Prompt,
+        hints: Sequence[str],
+        sample: Sample,
+        *,
+        known: Sequence[PlacedHint] = (),
     ) -> Sample | None:
         """The accepted reply's sample as an answer to the `bare` prompt of the turn that was `corrected` first.
 
         None if it would teach what only the conversation explains: an apology, a second check, a result that the user
         named. So one of the `hints` must make each token likelier that the conversation makes much likelier. None also
-        if the base model would hardly have given the reply in that conversation, if a prompt has images, and if the
-        engine is unavailable.
+        if the base model would hardly have given the reply in that conversation, if the corrected reply followed a
+        `known` hint that this one does not follow, if a prompt has images, and if the engine is unavailable.
         """
         said = accepted.completion.tokens
         asked = last_user_index(corrected.messages)
@@ -49,7 +56,7 @@ class Hindsight:
             return None
         try:
             alone, conversation = await asyncio.gather(self._logp(bare, said), self._logp(accepted.prompt, said))
-            if is_strange(accepted.completion, conversation):
+            if is_strange(accepted.completion, conversation) or await self._gives_up(accepted, corrected, bare, known):
                 return None
             for hint in hints:
                 hinted = await reading(self.renderer, corrected, [PlacedHint(asked, "", hint)])
@@ -58,6 +65,20 @@ class Hindsight:
         except EngineError:
             return None
         return None
+
+    async def _gives_up(self, accepted: Turn, corrected: Turn, bare: Prompt, known: Sequence[PlacedHint]) -> bool:
+        """Whether the corrected reply followed a known hint that the accepted one does not follow."""
+        replies = corrected.completion.tokens, accepted.completion.tokens
+        without = [sum(await self._logp(bare, said)) for said in replies] if known else []
+        for hint in known:
+            hinted = await reading(self.renderer, corrected, [hint])
+            if hinted is None:
+                continue
+            given = [sum(await self._logp(hinted, said)) for said in replies]
+            before, after = (given[at] - without[at] >= HEEDED_NATS for at in (0, 1))
+            if before and not after:
+                return True
+        return False
 
     async def _logp(self, prompt: Prompt, said: tuple[int, ...]) -> tuple[float, ...]:
         return await reply_logp(self.engine, prompt, said, BASE)

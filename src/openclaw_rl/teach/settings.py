@@ -100,9 +100,10 @@ class TeachSettings:
     learned too. Take fewer when the engine is busy."""
     other_requests: int = 16
     """On how many other requests a general hint is also demonstrated, so that the wish is learned and not the example.
-    These are the user's own earlier requests, then requests that the base model generates; if these are fewer than
-    eight, ordinary ones that ship with the product. Up to three requests in the middle of conversations are added. Take
-    fewer when the engine is busy or a step takes too long; more when only the corrected example is learned."""
+    These are the user's own, among them those with which earlier wishes were asked for, and a quarter that the base
+    model generates; if these are fewer than eight, ordinary ones that ship with the product. Up to three requests in
+    the middle of conversations are added. Take fewer when the engine is busy or a step takes too long; more when only
+    the corrected example is learned, or a user with many wishes loses some."""
     probes: int = 8
     """On how many different requests the weights must follow a hint without seeing it, before it is retired."""
     replies: int = 2

@@ -318,7 +318,8 @@ class TeachStage:
             return False
         bare = await asyncio.to_thread(bare_prompt, first, self.renderer)
         sample = await (await self._assembled(row, None))(())
-        found = await self.teacher.hindsight.redone(row.turn, first, bare, hints, sample)
+        known = not_about(await self._known(first), hints)
+        found = await self.teacher.hindsight.redone(row.turn, first, bare, hints, sample, known=known)
         if found is None:
             return False
         own = None if self.teacher.served is None else await self.teacher.served.reply(row.turn, bare)
