@@ -24,7 +24,7 @@ from openclaw_rl.teach.status import teach_findings
 from openclaw_rl.testing.turns import a_turn
 
 END, OPENING = 2, tuple(b"user: ")
-PLAIN, KIND = "Write plainly.", "Be kind."
+PLAIN, KIND, SHORT = "Write plainly.", "Be kind.", "Be short."
 
 
 def ids_of(said: str) -> tuple[int, ...]:
@@ -64,7 +64,7 @@ class Base:
 
     `surprise` is what each token of a user's words costs it, in nats. Told a hint after its own reply it says `again`,
     if anything; a token that it does not say has `unlikely` nats. Told several hints it follows `only` one, if that is
-    among them, and says "kind".
+    among them, and says "kind", but "plain" with seeds from `late` on.
     """
 
     invented: tuple[str, ...] = ()
@@ -74,6 +74,7 @@ class Base:
     again: str = ""
     unlikely: float = -3.0
     only: str = ""
+    late: int = 1_000_000
     opened: int = 0
     drawn: list[tuple[float, int | None]] = field(default_factory=list)  # temperature and seed of each reply to a hint
 
@@ -83,7 +84,7 @@ class Base:
             return "kind"
         if self.again and read.endswith(f"\n{PLAIN}"):
             return self.again
-        return "plain" if PLAIN in told else "kind" if KIND in told else "ok"
+        return "plain" if PLAIN in told else "kind" if KIND in told else "sh" if SHORT in told else "ok"
 
     async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
         if self.is_away:
@@ -96,7 +97,8 @@ class Base:
             read = text(prompt.tokens)
             if LABEL in read:
                 self.drawn.append((sampling.temperature, sampling.seed))
-            said = ids_of(self._says(read))
+            is_late = PLAIN in read and sampling.seed is not None and sampling.seed >= self.late
+            said = ids_of("plain" if is_late else self._says(read))
             ids = (said * 9)[: sampling.max_tokens] if self.endless in read else (*said, END)
         for index, token in enumerate(ids):
             yield SampledToken(token, -0.1, -0.1, version, finish=Finish.STOP if index + 1 == len(ids) else None)
@@ -251,6 +253,16 @@ async def test_a_hint_that_the_teacher_does_not_show_beside_others_is_read_alone
     """A small model that is told several follows one of them: the new wish would not be learned at all."""
     one, _thanked = await others(Base(only=KIND), most=1).shown(a_turn("t"), PLAIN, [PlacedHint(0, "k", KIND)])
     assert (one.hint.text, text(one.reply.tokens[:-1])) == (PLAIN, "plain")
+
+
+async def test_but_first_it_is_drawn_again_and_then_read_next_to_the_newest_of_them() -> None:
+    """Read alone it would unlearn all the others there."""
+    late = Base(only=KIND, late=2000)
+    one, _thanked = await others(late, most=1).shown(a_turn("t"), PLAIN, [PlacedHint(0, "k", KIND)])
+    assert (one.hint.text, text(one.reply.tokens[:-1])) == (f"{KIND} {PLAIN}", "plain")
+    known = [PlacedHint(0, "k", KIND), PlacedHint(0, "s", SHORT)]
+    one, _thanked = await others(Base(only=KIND), most=1).shown(a_turn("t"), PLAIN, known)
+    assert one.hint.text == f"{SHORT} {PLAIN}"
 
 
 async def test_a_reply_without_an_end_is_left_out_and_an_engine_that_is_away_is_said() -> None:

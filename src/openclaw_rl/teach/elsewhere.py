@@ -30,6 +30,7 @@ from openclaw_rl.teach.asking import concerns, reply_logp, sampled_reply
 from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
 from openclaw_rl.teach.settings import TeachSettings
 
+DRAWS, DRAW_SEEDS = 3, 1_000  # of a reply to several hints until it shows the new one, and between their seeds
 AT_ONCE = 2  # requests that are handled at the same time
 REQUEST_TOKENS = 128  # the longest request that is generated
 LEAST_WORDS = 3  # of a generated request
@@ -72,6 +73,7 @@ class Opening:
     encode: Callable[[str], Sequence[int]]
 
 
+_Reading = tuple[Sequence[str], Prompt | None, SampledReply | None]  # hints, the prompt with them, and a reply to it
 Opens = Callable[[Sequence[Message], Sequence[Tool], Mapping[str, Json] | None], Opening | None]
 
 
@@ -217,8 +219,7 @@ class OtherRequests:
         if bare is None:
             return None
         asked = _AskedRequest(turn, request, bare, seed)
-        hints = await self._read(asked, hint, [one.text for one in known])
-        hinted, said = await self._drawn(asked, hints)
+        hints, hinted, said = await self._read(asked, hint, [one.text for one in known])
         if hinted is None or said is None:
             return None
         check = self.content
@@ -233,44 +234,52 @@ class OtherRequests:
             return None
         return OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn)
 
-    async def _drawn(self, asked: _AskedRequest, hints: Sequence[str]) -> tuple[Prompt | None, SampledReply | None]:
-        """The request's prompt with these hints, and the base model's reply to it; None for what there is not."""
-        hinted = await self._prompt(asked.turn, _with(asked.request.messages, hints))
-        return hinted, None if hinted is None else await self.content.drawn(hinted, asked.seed)
-
-    async def _read(self, asked: _AskedRequest, hint: str, known: Sequence[str]) -> list[str]:
-        """The hints that the teacher reads with a request: those that concern it, of the known ones and the new one.
+    async def _read(self, asked: _AskedRequest, hint: str, known: Sequence[str]) -> _Reading:
+        """What the teacher reads with a request: the hints that concern it, of the known ones and the new one.
 
         So a wish that the weights have lost is taught again. The new hint is also read if no other concerns the
-        request; and it is read alone if the base model, given all of them, does not show it.
+        request. If the base model does not show it next to all of these, it is read next to the newest half, and then
+        alone: a wish is learned, though others are lost where the model cannot follow both.
         """
-        if not known:
-            return [hint]
-        await self._without_hints(asked)  # once, before all that follow ask for it
-        concern = await asyncio.gather(*(self._concerns(asked, one) for one in (*known, hint)))
+        if known:
+            await self._without_hints(asked)  # once, before all that follow ask for it
+        concern = await asyncio.gather(*(self._concerns(asked, one) for one in (*known, hint) if known))
         standing = [one for one, is_concerned in zip(known, concern, strict=False) if is_concerned]
-        if not standing:
-            return [hint]
-        if not concern[-1]:
-            return standing
-        return [*standing, hint] if await self._heeds(asked, standing, hint) else [hint]
+        if standing and not concern[-1]:
+            return await self._drawn(asked, standing)
+        for others in dict.fromkeys((tuple(standing), tuple(standing[(len(standing) + 1) // 2 :]))):
+            shown = await self._showing(asked, others, hint) if others else None
+            if shown is not None:
+                return shown
+        return await self._drawn(asked, [hint])
+
+    async def _drawn(self, asked: _AskedRequest, hints: Sequence[str]) -> _Reading:
+        hinted = await self._prompt(asked.turn, _with(asked.request.messages, hints))
+        return hints, hinted, None if hinted is None else await self.content.drawn(hinted, asked.seed)
+
+    async def _showing(self, asked: _AskedRequest, others: Sequence[str], hint: str) -> _Reading | None:
+        """A reply that shows a hint which is read after others; None if none of `DRAWS` does.
+
+        It does if it is less likely without that hint. The one that the others alone would bring unlearns nothing.
+        """
+        hinted = await self._prompt(asked.turn, _with(asked.request.messages, [*others, hint]))
+        without = await self._prompt(asked.turn, _with(asked.request.messages, others))
+        if hinted is None or without is None:
+            return None
+        for draw in range(DRAWS):
+            said = await self.content.drawn(hinted, asked.seed + draw * DRAW_SEEDS)
+            if said is None:
+                continue
+            before = await reply_logp(self.engine, without, said.tokens, BASE)
+            if sum(said.logp) - sum(before) >= CONCERNS_NATS:
+                return (*others, hint), hinted, said
+        return None
 
     async def _concerns(self, asked: _AskedRequest, hint: str) -> bool:
         """Whether a hint concerns a request. Next to others it would only distract: given many, a model follows few."""
         own = await self._without_hints(asked)
         hinted = await self._prompt(asked.turn, _with(asked.request.messages, [hint]))
         return own is None or hinted is None or await concerns(self.engine, own, hinted)
-
-    async def _heeds(self, asked: _AskedRequest, standing: Sequence[str], hint: str) -> bool:
-        """Whether the base model's reply shows a hint that it reads next to the `standing` ones: with these alone the
-        reply is less likely.
-        """
-        _, said = await self._drawn(asked, [*standing, hint])
-        without = await self._prompt(asked.turn, _with(asked.request.messages, standing))
-        if said is None or without is None:
-            return False
-        before = await reply_logp(self.engine, without, said.tokens, BASE)
-        return sum(said.logp) - sum(before) >= CONCERNS_NATS
 
     async def _anchored(self, asked: _AskedRequest, hints: Sequence[str]) -> Prompt | None:
         """The prompt with the base model's reply to a request without hints, and then the hints as the next message.
