@@ -260,7 +260,7 @@ class OtherRequests:
     async def _showing(self, asked: _AskedRequest, others: Sequence[str], hint: str) -> _Reading | None:
         """A reply that shows a hint which is read after others; None if none of `DRAWS` does.
 
-        It does if it is less likely without that hint. The one that the others alone would bring unlearns nothing.
+        It shows the hint if it is less likely with the others alone.
         """
         hinted = await self._prompt(asked.turn, _with(asked.request.messages, [*others, hint]))
         without = await self._prompt(asked.turn, _with(asked.request.messages, others))
