@@ -2,8 +2,8 @@
 
 No server and no gate: the product's demonstrations and its trainer, on the models and users of bench-transfer, at a
 minute of one core each. The bundled model has one more user here, `gives`, with problems that none of its recipes has.
-`--warmth`, `--lr`, `--others` and `--unchecked` are for trying other ways than the product's. The last line is one line
-of JSON.
+`--hint`, `--warmth`, `--lr`, `--others` and `--unchecked` are for trying other ways than the product's. The last line
+is one line of JSON.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ class Ground:
         return sum(met for met, _ in found) / problems, sum(right for _, right in found) / problems
 
 
-async def corrected(ground: Ground, user: Visitor, warmth: float, others: int) -> Sample:
+async def corrected(ground: Ground, user: Visitor, hint: str, warmth: float, others: int) -> Sample:
     """The sample of this user's first correction, a judge having heard it right."""
     errand = user.task(1)
     turn = await ground.turn(errand, user.seed)
     said = errand.answer(turn.reply.text, errand.check(turn.reply.text))
-    verdict = Verdict(turn.id, -1, VerdictSource.VOTES, hints=(Hint(hint_for(user.want)),))
+    verdict = Verdict(turn.id, -1, VerdictSource.VOTES, hints=(Hint(hint),))
     renderer = ground.renderer
 
     async def current(turn: Turn) -> PolicyVersion:
@@ -124,7 +124,8 @@ async def one(ground: Ground, user: Visitor, number: int, given: argparse.Namesp
     """One user's first step, in per cent: wish, and right answers before and after, of both kinds of problems."""
     version = PolicyVersion(SHARED, number)
     started = time.process_time()
-    sample = await corrected(ground, user, given.warmth, given.others)
+    hint = given.hint or hint_for(user.want)
+    sample = await corrected(ground, user, hint, given.warmth, given.others)
     drawn = time.process_time()
     problems: int = given.problems
     with tempfile.TemporaryDirectory(prefix="openclaw-rl-steps-") as home:
@@ -176,6 +177,7 @@ def main() -> None:
     options.add_argument("--warmth", type=float, default=WARMTH, help="temperature of replies to other requests")
     options.add_argument("--lr", type=float, default=None, help="rate of the first update")
     options.add_argument("--others", type=int, default=OTHERS, help="how many other requests a wish is taught on")
+    options.add_argument("--hint", default="", help="the hint's words, in place of those that the model was taught")
     options.add_argument("--unchecked", action="store_true", help="learn from replies that contradict, too")
     given = options.parse_args()
     if given.unchecked:
@@ -188,6 +190,7 @@ def main() -> None:
             "warmth": given.warmth,
             "lr": given.lr,
             "others": given.others,
+            "hint": given.hint,
             "unchecked": given.unchecked,
             "problems": given.problems,
             "conditions": where,
