@@ -24,11 +24,10 @@ from openclaw_rl.teach.in_use import HintsInUse
 from openclaw_rl.teach.outcomes import OutcomeStage
 from openclaw_rl.teach.probes import Prober
 from openclaw_rl.teach.redone import Hindsight
-from openclaw_rl.teach.stage import LearningRules, Teacher, TeachStage
+from openclaw_rl.teach.stage import CORRECTED_MOST, LearningRules, Teacher, TeachStage
 from openclaw_rl.trainers.settings import TeacherKind
 
 EARLIER = 200  # this many of a user's turns are searched for other requests
-CORRECTED_MOST = 8  # turns of a conversation before the one in which a wish was asked for
 
 
 def bridge_of(
@@ -103,7 +102,7 @@ def _other_requests(bridge: BridgeStage, renderer: ChatRenderer) -> OtherRequest
 
 
 async def opening_of(store: Store, name: str | None) -> Turn | None:
-    """The turn that opened the conversation of a turn; None if one of the turns between them is gone."""
+    """The turn that opened the conversation of a turn; None if a turn between them is gone, or if there are many."""
     row = None if name is None else await store.row(name)
     for _ in range(CORRECTED_MOST):
         if row is None or row.turn.parent is None:

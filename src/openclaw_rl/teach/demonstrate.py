@@ -71,10 +71,10 @@ class Demonstrator:
         """A corrected turn's sample: the one hint of the turn that has the most effect, with its demonstrations.
 
         `assembled` makes the sample, given the hints that the teacher reads in addition to the turn's own. These are
-        the `known` hints that the reply follows: hints that make it likelier than after the `bare` prompt, without
-        hints. The others concern something else, and a small model becomes confused by many. Without a hint that has an
-        effect the sample has none. If the prompt has images, a grammar constrained the reply or the engine is
-        unavailable, the sample is returned as assembled, with all known hints.
+        the `known` hints that the reply follows: hints that concern the request and make the reply likelier than after
+        the `bare` prompt, without hints. The others concern something else, and a small model becomes confused by
+        many. Without a hint that has an effect the sample has none. If the prompt has images, a grammar constrained the
+        reply or the engine is unavailable, the sample is returned as assembled, with all known hints.
 
         What the reply follows already must not be unlearned without need. So, if it follows known hints, the turn's
         hint must change the reply even with these in the prompt (`_moving`). If it does not, it is tried without them,

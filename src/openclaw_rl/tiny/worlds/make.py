@@ -8,14 +8,12 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import mean
 
 from openclaw_rl.render.template import ChatTemplate, compile_template, read_template
 from openclaw_rl.tiny import build, train
-from openclaw_rl.tiny.corpus import CorpusSample
 from openclaw_rl.tiny.train import Progress, Schedule, TinyShape
 from openclaw_rl.tiny.worlds import talks, tokens, trial
 from openclaw_rl.tiny.worlds.bodies import new_model
@@ -63,9 +61,7 @@ def made(
 
 def digest(world: World, seed: int) -> str:
     """The digest of a recipe: shape, schedule, template, architecture, tokenizer, seed and its first dialogues."""
-    bare = ChatTemplate(tokens.trained(world, ["a"], 300), compile_template(world.template.source), {})
-    rng = Random(seed)
-    said = [_text(talks.sample(world, bare, rng)) for _ in range(DIGESTED)]
+    said = _dialogues(world, seed, DIGESTED)
     until = [RIGHT_MEAN, RIGHT_LEAST, MOST_MORE, MORE_STEPS, MORE_RATE]
     recipe = [asdict(world.shape), asdict(world.schedule), asdict(world.template), world.architecture, world.cut, until]
     return hashlib.blake2b(json.dumps([recipe, said, seed]).encode(), digest_size=6).hexdigest()
@@ -92,7 +88,8 @@ def make(
     shape, schedule = (SHORT_SHAPE, SHORT_SCHEDULE) if short else (world.shape, world.schedule)
     most_more = MOST_MORE if steps is None and not short else 0
     schedule = schedule if steps is None else replace(schedule, steps=steps)
-    _save_tokenizer(world, folder, shape, seed, texts=60 if short else TOKENIZER_TEXTS)
+    texts = _dialogues(world, seed, 60 if short else TOKENIZER_TEXTS)
+    tokens.save(tokens.trained(world, texts, shape.vocabulary), world, folder)
     template = read_template(folder)
     rng = Random(seed + 1)
 
@@ -104,7 +101,7 @@ def make(
     scores: dict[str, float] = {}
     while not done or (len(done) <= most_more and not are_right(scores)):
         kept = checkpoint(folder, len(done))
-        report = partial(_report, on_step, schedule.steps)
+        report = _reporting(on_step, schedule.steps)
         done.append(train.train(model, draw, rng, schedule, checkpoint=kept, threads=threads, report=report))
         build.save(model, folder)
         scores = trial.of(world, folder, count=1 if short else scored, seed=seed, max_new=2 if short else 120)
@@ -149,16 +146,13 @@ def checkpoint(folder: Path, number: int) -> Path:
     return folder / (f"checkpoint-{number}.pt" if number else "checkpoint.pt")
 
 
-def _report(on_step: OnStep, steps: int, at: Progress) -> None:
-    on_step(at, steps)
+def _reporting(on_step: OnStep, steps: int) -> Callable[[Progress], None]:
+    return lambda at: on_step(at, steps)
 
 
-def _save_tokenizer(world: World, folder: Path, shape: TinyShape, seed: int, *, texts: int) -> None:
+def _dialogues(world: World, seed: int, count: int) -> list[str]:
+    """The first dialogues of a recipe, with its template and a tokenizer that knows only bytes."""
     bare = ChatTemplate(tokens.trained(world, ["a"], 300), compile_template(world.template.source), {})
     rng = Random(seed)
-    said = [_text(talks.sample(world, bare, rng)) for _ in range(texts)]
-    tokens.save(tokens.trained(world, said, shape.vocabulary), world, folder)
-
-
-def _text(sample: CorpusSample) -> str:
-    return "".join(piece for piece, _ in sample.pieces)
+    samples = [talks.sample(world, bare, rng) for _ in range(count)]
+    return ["".join(piece for piece, _ in sample.pieces) for sample in samples]
