@@ -77,6 +77,8 @@ def agent(
 
     if lesson not in make.CONTINUED:
         raise typer.BadParameter(f"{lesson!r} is not one of: {', '.join(make.CONTINUED)}", param_hint="--lesson")
+    if lesson != "more" and start is None:
+        raise typer.BadParameter("a lesson continues from a model: name its folder with --start", param_hint="--lesson")
     with building("agent") as report:
         made = make.make(
             folder, seed=seed, steps=steps, short=short, threads=threads, start=start, lesson=lesson, on_step=report

@@ -92,10 +92,15 @@ def test_each_lesson_is_a_recipe_of_its_own_and_an_unknown_one_is_refused(tmp_pa
     for name, recipe in make.CONTINUED.items():
         made = make.make(tmp_path / name, steps=0, start=make.shipped(), lesson=name)
         assert made["recipe"] == asdict(replace(recipe, schedule=replace(recipe.schedule, steps=0)))
-    given = ["agent", "--folder", str(tmp_path / "x"), "--start", str(make.shipped()), "--lesson", "singing"]
-    ran = CliRunner().invoke(app, given)
-    assert ran.exit_code == 2
-    assert "is not one of: more, choices, counting" in " ".join(ran.output.replace("│", "").split())
+    started = ["agent", "--folder", str(tmp_path / "x"), "--start", str(make.shipped())]
+    for given, problem in (
+        ([*started, "--lesson", "singing"], "is not one of: more, choices, counting"),
+        ([*started[:3], "--lesson", "counting"], "name its folder with --start"),
+    ):
+        ran = CliRunner().invoke(app, given)
+        assert ran.exit_code == 2
+        assert problem in " ".join(ran.output.replace("│", "").split())
+    assert not (tmp_path / "x").exists()
 
 
 def test_what_counting_shows_is_right_and_in_the_tokens_of_a_click(template: ChatTemplate) -> None:
