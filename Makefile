@@ -8,7 +8,7 @@ export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
 FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-many-wishes bench-first-steps bench-contradictions bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-agent-start bench-page eval-agents bench-plan bench-lowbits bench-ranks bench-vllm bench-cluster
-.PHONY: docs test-wheel test-metrics test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks test-cluster test-image $(FIGURES)
+.PHONY: docs test-wheel test-metrics test-kernels test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks test-cluster test-image $(FIGURES)
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -167,6 +167,16 @@ test-cluster: .venv/installed-ray  ## roles on a Ray cluster of several nodes, a
 
 bench-cluster: .venv/installed-ray  ## a node with servers, a rank and the program itself killed on a Ray cluster: refused, lost, twice; how soon a version is served; two servers against one
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.cluster
+
+# Beside .venv, whose packages it sees. Triton's interpreter needs a numpy before 2.4.
+build/kernels/installed: .venv/installed
+	@$(PYTHON) -m venv build/kernels
+	@$(CURDIR)/.venv/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > $$(build/kernels/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/beside.pth
+	@build/kernels/bin/python -m pip install $(QUIET_PIP) --no-deps "triton>=3.6,<4" "numpy<2.4" >&2
+	@touch $@
+
+test-kernels: build/kernels/installed  ## the engine's kernel for GPUs, run by Triton's interpreter on a CPU (about 700 MB into build/kernels, once)
+	@TRITON_INTERPRET=1 OMP_NUM_THREADS=1 PYTHONPATH=src build/kernels/bin/python -m pytest -q -rs -W ignore::DeprecationWarning tests/engines/local/test_ragged.py
 
 test-vllm: build/vllm/installed  ## the engine contract and the whole loop on a real vLLM (about 3.5 GB into build/vllm, once)
 	@REAL_VLLM=$(CURDIR)/build/vllm/bin/python VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=1 OMP_NUM_THREADS=1 \

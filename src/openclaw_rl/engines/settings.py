@@ -64,7 +64,7 @@ class EngineSettings:
 
     # Nobody outside can judge these: they are shown on request.
     ADVANCED: ClassVar[frozenset[str]] = frozenset(
-        {"cache_tokens", "max_full_versions", "max_restarts", "max_waiting", "nice", "step_target_ms"}
+        {"cache_tokens", "cuda_graphs", "max_full_versions", "max_restarts", "max_waiting", "nice", "step_target_ms"}
     )
 
     kind: EngineKind = EngineKind.LOCAL
@@ -102,6 +102,9 @@ class EngineSettings:
     cache_bytes: int = 0
     """Memory for keys and values; 0 takes two contexts or 1 GiB, whichever is more, at most a quarter of what is free.
     Change it when conversations are long and memory is free, or when the GPU is shared with the trainer."""
+    cuda_graphs: bool = True
+    """On a GPU, whether the kernels of a decode step are recorded once and launched together. It costs a few MB for
+    each number of running requests. Switch it off to look for a fault in the engine."""
     step_target_ms: float = 25.0
     """The longest decode step, in milliseconds, while a prompt is read and other answers are running. If the running
     answers alone take more than half of it, prompts get as long as they do. Change it when running answers pause too

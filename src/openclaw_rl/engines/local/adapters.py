@@ -107,6 +107,7 @@ class Adapters:
     now: AdapterPass = field(default_factory=AdapterPass)
     rank: int = 0
     slots: int = 0
+    layout: int = 0  # rises when stacks move to other memory
     stacks: dict[str, Stack] = field(default_factory=dict)
     _held: dict[int, _Held] = field(default_factory=dict)
     _seen: tuple[tuple[int, ...], tuple[int, ...]] | None = None
@@ -196,6 +197,19 @@ class Adapters:
             now.mask = (own[:, None] == columns).to(self.dtype)[:, :, None]
             now.kept_mask = now.mask[kept]
 
+    def choose_on_device(self, slots: Tensor, first: int, last: int, *, is_mixed: bool) -> None:
+        """Sets a pass up for rows of one token, whose slots [rows] lie on the device, from `first` up to `last`.
+
+        A recorded pass reads them again each time. Without `is_mixed` all rows have the same slot.
+        """
+        self._seen = None
+        now = self.now
+        now.is_active, now.first, now.last = last > first, first, last
+        now.mask = now.kept_mask = None
+        if now.is_active and is_mixed:
+            columns = torch.arange(first, last, device=self.device)
+            now.mask = now.kept_mask = (slots[:, None] == columns).to(self.dtype)[:, :, None]
+
     def _forget_unused(self, slot: int) -> PolicyVersion | None:
         held = self._held[slot]
         if not held.is_leaving or held.users:
@@ -217,6 +231,7 @@ class Adapters:
             if old is None or (rank, slots) != (self.rank, self.slots):
                 self.stacks[name] = self._widened(old, self.shapes[name], rank, slots)
                 self._seen = None
+                self.layout += 1
         self.rank, self.slots = rank, slots
 
     def _widened(self, old: Stack | None, shape: LinearShape, rank: int, slots: int) -> Stack:

@@ -1,8 +1,8 @@
 """Attention over the cache: the plan of a pass, made once a step, and the function transformers calls in each layer.
 
 A pass is one flat run of tokens [1, rows + chunks]: one token of each running row, then pieces of prompts. Rows are
-sorted by their place; neighbours of similar length share one call. On a GPU a call costs more than what it reads, so
-rows that are not neighbours are gathered for it.
+sorted by their place; neighbours of similar length share one call. On a GPU one kernel of our own (ragged.py) serves
+all rows; where it does not work, rows that are not neighbours are gathered, since a call costs more than what it reads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openclaw_rl.engines.local.cache import Block, Cache, Geometry
+from openclaw_rl.engines.local.cache import Block, Cache, Geometry, RowsKernel, RowsLook
 from openclaw_rl.errors import ModelError
 
 NAME = "openclaw_rl"
@@ -100,13 +100,23 @@ def plan(cache: Cache, rows: list[tuple[Block, int]], pieces: list[RowPiece], dt
             )
         table = torch.cat(columns, dim=1)
     table = table.to(device)
+    own = table[:, : len(rows)]
+    runs = [] if cache.rows_kernel is not None else _runs(rows, gathers=gathers(device))
+    return AttentionPass(cache, len(rows), runs, begins, _index(cache, table), own[:2], own[2] + 1, dtype)
+
+
+def plan_of_rows(cache: Cache, table: Tensor, dtype: torch.dtype) -> AttentionPass:
+    """A pass over rows alone, for the cache's kernel of rows: where blocks begin, their sizes, positions [3, rows]."""
+    return AttentionPass(cache, table.shape[1], [], [], _index(cache, table), table[:2], table[2] + 1, dtype)
+
+
+def _index(cache: Cache, table: Tensor) -> dict[int, Tensor]:
+    """Where the keys of tokens are written: for blocks' begins, sizes and positions [3, tokens], by number of heads."""
     index = {}
     for heads in cache.head_counts:
-        offsets = torch.arange(heads, device=device)
+        offsets = torch.arange(heads, device=table.device)
         index[heads] = ((table[0] * heads + table[2])[:, None] + table[1][:, None] * offsets).flatten()
-    lengths = table[2, : len(rows)] + 1
-    runs = _runs(rows, gathers=gathers(device))
-    return AttentionPass(cache, len(rows), runs, begins, index, table[:2, : len(rows)], lengths, dtype)
+    return index
 
 
 def gathers(device: torch.device) -> bool:
@@ -184,8 +194,16 @@ def attend_cached(now: AttentionPass, call: AttentionCall, key: Tensor, value: T
         call.layer, now.index[key.shape[1]], key.reshape(-1, key.shape[2]), value.reshape(-1, value.shape[2])
     )
     outs = [_attend_run(now, run, call) for run in now.runs]
+    if now.cache.rows_kernel is not None and now.rows:
+        outs.append(_attend_rows(now, now.cache.rows_kernel, call))
     outs += [_attend_piece(now, begin, piece, call) for begin, piece in now.pieces]
     return outs[0] if len(outs) == 1 else torch.cat(outs)
+
+
+def _attend_rows(now: AttentionPass, kernel: RowsKernel, call: AttentionCall) -> Tensor:
+    keys, values = now.cache.keys[call.layer], now.cache.values[call.layer]
+    look = RowsLook(now.cache.layers[call.layer].heads, call.look.scaling, call.look.window)
+    return kernel(call.query[: now.rows], keys, values, now.blocks, now.lengths, look=look)
 
 
 def _attend_run(now: AttentionPass, run: _Run, call: AttentionCall) -> Tensor:

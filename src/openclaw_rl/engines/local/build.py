@@ -12,9 +12,10 @@ import torch
 from openclaw_rl.core.engine import EngineInfo
 from openclaw_rl.engines.local.adapters import AdapterPass, Adapters
 from openclaw_rl.engines.local.attention import OTHER_MODEL
-from openclaw_rl.engines.local.cache import UNIT, Cache, block_size
+from openclaw_rl.engines.local.cache import UNIT, Cache, RowsKernel, block_size
 from openclaw_rl.engines.local.core import Core
 from openclaw_rl.engines.local.grammars import Grammars
+from openclaw_rl.engines.local.graphs import CudaRecorder, Recorder
 from openclaw_rl.engines.local.guide_process import GuideProcess
 from openclaw_rl.engines.local.lean import LeanForward
 from openclaw_rl.engines.local.masks import GrammarSource, MaskMaker, MaskSource
@@ -29,18 +30,24 @@ GIB = 1 << 30
 
 
 def open_core(
-    settings: EngineSettings, *, is_apart: bool = False, clock: Callable[[], float] = time.perf_counter
+    settings: EngineSettings,
+    *,
+    is_apart: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
+    rows_kernel: RowsKernel | None = None,
+    recorder: Recorder | None = None,
 ) -> Core:
     """Loads the model, checks it, and makes the engine, timed by the clock.
 
-    With `is_apart`, grammars are followed in another process. Raises ModelError or ConfigError.
+    With `is_apart`, grammars are followed in another process. The kernel and the recorder of decode steps are those
+    that the device has, unless they are given. Raises ModelError or ConfigError.
     """
     torch.set_num_threads(settings.threads)
     now = AdapterPass()
     wrong: ModelError | None = None
     cache: Cache | None = None
     for served in load_model(settings, now, shared=cache_folder()):
-        cache = cache or _cache(settings, served)
+        cache = cache or _cache(settings, served, rows_kernel or _rows_kernel(served))
         try:
             seconds = check_form(served, cache, settings.model)
         except (ModelError, RuntimeError) as error:
@@ -61,7 +68,8 @@ def open_core(
         linears = served.linears
         adapters = Adapters(linears.parts, linears.shapes, settings.max_versions, served.dtype, served.device, now)
         held = _held(settings, served, is_apart=is_apart)
-        core = Core(served, cache, adapters, settings, held, counts=Counts(clock=clock))
+        recorder = _recorder(settings, served, cache) if recorder is None else recorder
+        core = Core(served, cache, adapters, settings, held, counts=Counts(clock=clock), recorder=recorder)
         core.pace.saw(seconds, [(0, served.probe.shape[1])], 0)
         return core
     raise wrong or ModelError(f"{settings.model} has no form that can be served", fix=OTHER_MODEL)
@@ -77,10 +85,31 @@ def _held(settings: EngineSettings, served: ServedModel, *, is_apart: bool) -> t
     return Grammars(tokenizer, served.vocab_size, end), MaskMaker(served.vocab_size, served.device)
 
 
-def _cache(settings: EngineSettings, served: ServedModel) -> Cache:
+def _cache(settings: EngineSettings, served: ServedModel, rows_kernel: RowsKernel | None) -> Cache:
     token_bytes = sum(layer.numbers for layer in served.layers.values()) * served.dtype.itemsize
     tokens = _cache_tokens(settings, token_bytes=token_bytes, context=served.context_length, device=served.device)
-    return Cache(served.layers, tokens, dtype=served.dtype, device=served.device)
+    return Cache(served.layers, tokens, dtype=served.dtype, device=served.device, rows_kernel=rows_kernel)
+
+
+def _rows_kernel(served: ServedModel) -> RowsKernel | None:
+    """The kernel of decoding rows on this GPU; None on a CPU, and where it cannot be compiled or computes wrongly."""
+    if served.device.type != "cuda":
+        return None
+    try:
+        from openclaw_rl.engines.local import ragged
+
+        for layer in set(served.layers.values()):
+            ragged.check(served.device, served.dtype, layer)
+    except Exception as error:  # Triton's compiler, and the C compiler that it calls, raise errors of many kinds
+        log.warning("decode steps run without a kernel of our own, and slower: %s: %s", type(error).__name__, error)
+        return None
+    return ragged.attend_rows
+
+
+def _recorder(settings: EngineSettings, served: ServedModel, cache: Cache) -> Recorder | None:
+    """What records decode steps; None where that is switched off or impossible."""
+    can = cache.rows_kernel is not None and isinstance(served.logits, LeanForward) and served.device.type == "cuda"
+    return CudaRecorder(served.device) if can and settings.cuda_graphs else None
 
 
 def _cache_tokens(settings: EngineSettings, *, token_bytes: int, context: int, device: torch.device) -> int:

@@ -10,6 +10,7 @@ import bisect
 import contextlib
 import mmap
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -102,12 +103,46 @@ class Geometry:
         return self.heads * (self.key_dim + self.value_dim)
 
 
-class Cache:
-    """The arenas. Memory that no row has touched is not resident on a CPU."""
+@dataclass(frozen=True, slots=True)
+class RowsLook:
+    """The heads of keys, the scaling and the window of a layer's attention; no scaling is 1 / sqrt(key dim)."""
 
-    def __init__(self, layers: dict[int, Geometry], tokens: int, *, dtype: torch.dtype, device: torch.device) -> None:
+    key_heads: int
+    scaling: float | None
+    window: int | None
+
+
+class RowsKernel(Protocol):
+    """Attention of decoding rows that reads each one's block in the arenas."""
+
+    def __call__(
+        self, query: Tensor, keys: Tensor, values: Tensor, blocks: Tensor, lengths: Tensor, *, look: RowsLook
+    ) -> Tensor:
+        """Attention [rows, heads, value dim] of queries [rows, heads, key dim], one a row, over the keys of its block.
+
+        keys and values [tokens * key heads, dim] are a layer's arenas; blocks [2, rows] has where blocks begin and
+        their sizes in tokens; lengths [rows] says how many tokens of each are read.
+        """
+
+
+class Cache:
+    """The arenas. Memory that no row has touched is not resident on a CPU.
+
+    With a kernel of rows, decoding rows are attended by it, wherever their blocks are.
+    """
+
+    def __init__(
+        self,
+        layers: dict[int, Geometry],
+        tokens: int,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        rows_kernel: RowsKernel | None = None,
+    ) -> None:
         self.layers = layers
         self.tokens = tokens
+        self.rows_kernel = rows_kernel
         self.keys = {
             index: _zeros((tokens * layer.heads, layer.key_dim), dtype, device) for index, layer in layers.items()
         }

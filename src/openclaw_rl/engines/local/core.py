@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,12 +15,14 @@ from openclaw_rl.core.completion import Finish, Scores
 from openclaw_rl.core.engine import EngineStats
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.engines.local.adapters import BASE_SLOT, Adapters, AdapterWeights
-from openclaw_rl.engines.local.attention import RowPiece, plan
+from openclaw_rl.engines.local.attention import RowPiece
 from openclaw_rl.engines.local.cache import Cache, block_size
 from openclaw_rl.engines.local.copies import FullCopies
+from openclaw_rl.engines.local.graphs import DecodeGraphs, Recorder
 from openclaw_rl.engines.local.masks import GrammarSource, Guided, MaskSource
 from openclaw_rl.engines.local.model import ServedModel
 from openclaw_rl.engines.local.pace import LEAST, MOST, Counts, Pace
+from openclaw_rl.engines.local.passes import Passes, PromptPiece
 from openclaw_rl.engines.local.rows import CacheSpace, Row, sampling_row, scoring_row
 from openclaw_rl.engines.local.sampler import Draw, DrawnTokens, sample, top_of, uniform
 from openclaw_rl.engines.local.wire import ScoreJob, StepOutput, Submit
@@ -29,14 +30,6 @@ from openclaw_rl.engines.settings import EngineSettings
 
 LOGITS_AT_ONCE = 1 << 24  # numbers of logits that scores may use in one pass
 SCORES_AT_ONCE = 8
-
-
-@dataclass(slots=True)
-class _Reading:
-    """One row's piece of prompt in this pass."""
-
-    row: Row
-    piece: RowPiece
 
 
 class Core:
@@ -51,10 +44,13 @@ class Core:
         held: tuple[GrammarSource, MaskSource],
         *,
         counts: Counts,
+        recorder: Recorder | None = None,
     ) -> None:
         self.served = served
         self.adapters = adapters
         self.copies = FullCopies(settings.max_full_versions)
+        graphs = None if recorder is None else DecodeGraphs(served, cache, adapters, recorder, most=settings.max_rows)
+        self._passes = Passes(served, cache, adapters, self.copies, graphs=graphs)
         self._most_rows = settings.max_rows
         largest = min(block_size(served.context_length), 1 << (cache.tokens.bit_length() - 1))
         self.context = min(served.context_length, largest)
@@ -161,7 +157,7 @@ class Core:
         kept, speaking = self._kept(rows, readings)
         guided = {at: row.guide for at, row in enumerate(speaking) if row.guide is not None}
         masking = self._masks.begin(guided) if guided else None
-        logits = self._forward(rows, readings, kept)
+        logits = self._passes.logits(rows, readings, kept)
         if speaking:
             draws = [Draw(row.sampling, uniform(row.seed, row.drawn), row.leanings) for row in speaking if row.sampling]
             masks = None if masking is None else masking()
@@ -180,7 +176,7 @@ class Core:
                 row.read_again()
                 self._waiting.appendleft(row)
 
-    def _choose(self) -> list[_Reading]:
+    def _choose(self) -> list[PromptPiece]:
         """The pieces of prompts that this pass reads: those begun before, then new ones, while there is time.
 
         Every other pass reads the shortest first: a new question must not wait until a long conversation is read.
@@ -188,7 +184,7 @@ class Core:
         budget_s = self.pace.budget_s(len(self._running))
         if not budget_s:
             return []
-        readings: list[_Reading] = []
+        readings: list[PromptPiece] = []
         total = scored = 0
         most_scored = max(LEAST, LOGITS_AT_ONCE // self.served.vocab_size)
         if self._counts.steps % 2:
@@ -206,7 +202,7 @@ class Core:
                 scored += count
             if count <= 0:
                 break
-            readings.append(_Reading(row, RowPiece(row.place, row.stored, row.stored + count)))
+            readings.append(PromptPiece(row, RowPiece(row.place, row.stored, row.stored + count)))
             budget_s -= self.pace.seconds(row.stored, count)
             total += count
         return readings
@@ -229,7 +225,7 @@ class Core:
         self._counts.reused += row.cached
         return row
 
-    def _kept(self, rows: list[Row], readings: list[_Reading]) -> tuple[list[int], list[Row]]:
+    def _kept(self, rows: list[Row], readings: list[PromptPiece]) -> tuple[list[int], list[Row]]:
         """Where in the pass logits are needed: for the rows that sample, then for scores; and the sampling rows."""
         kept, speaking = list(range(len(rows))), list(rows)
         scored: list[int] = []
@@ -245,66 +241,6 @@ class Core:
                 speaking.append(row)
             at += count
         return kept + scored, speaking
-
-    def _forward(self, rows: list[Row], readings: list[_Reading], kept: list[int]) -> Tensor:
-        """Logits [kept, V], each row's from the model of its version: one pass for each model that has rows."""
-        models = {id(model): model for row in (*rows, *(each.row for each in readings)) for model in [self._model(row)]}
-        if len(models) == 1:
-            return self._pass(next(iter(models.values())), rows, readings, kept)
-        spans = self._spans(rows, readings)
-        logits: Tensor | None = None
-        for model in models.values():
-            own_rows = [row for row in rows if self._model(row) is model]
-            own_readings = [each for each in readings if self._model(each.row) is model]
-            flat: list[int] = []  # the places of this model's tokens among all
-            for row in (*own_rows, *(each.row for each in own_readings)):
-                flat.extend(spans[row.id])
-            place = {at: own for own, at in enumerate(flat)}
-            entries = [entry for entry, at in enumerate(kept) if at in place]
-            found = self._pass(model, own_rows, own_readings, [place[kept[entry]] for entry in entries])
-            if logits is None:
-                logits = found.new_empty(len(kept), found.shape[1])
-            logits[entries] = found
-        assert logits is not None
-        return logits
-
-    def _model(self, row: Row) -> ServedModel:
-        return self.copies.model_of(row.version) or self.served
-
-    def _spans(self, rows: list[Row], readings: list[_Reading]) -> dict[int, range]:
-        """The places of each row's tokens in the pass."""
-        spans = {row.id: range(at, at + 1) for at, row in enumerate(rows)}
-        at = len(rows)
-        for reading in readings:
-            count = reading.piece.stop - reading.piece.start
-            spans[reading.row.id] = range(at, at + count)
-            at += count
-        return spans
-
-    def _pass(self, model: ServedModel, rows: list[Row], readings: list[_Reading], kept: list[int]) -> Tensor:
-        device = self.served.device
-        tokens = [row.tokens[row.stored] for row in rows]
-        spots = [row.stored for row in rows]
-        for reading in readings:
-            tokens.extend(reading.row.tokens[reading.piece.start : reading.piece.stop])
-            spots.extend(range(reading.piece.start, reading.piece.stop))
-        table = torch.tensor([tokens, spots], dtype=torch.long).to(device)
-        keep = torch.tensor(kept, dtype=torch.long).to(device)
-        now = plan(
-            self.room.cache,
-            [(row.place, row.stored) for row in rows],
-            [reading.piece for reading in readings],
-            self.served.dtype,
-        )
-        counts = [1] * len(rows) + [reading.piece.stop - reading.piece.start for reading in readings]
-        slots = [row.slot for row in rows] + [reading.row.slot for reading in readings]
-        self.adapters.choose(slots, counts, keep)
-        logits = model.logits(table[0], table[1], keep, now)
-        for row in rows:
-            row.stored += 1
-        for reading in readings:
-            reading.row.stored = reading.piece.stop
-        return logits
 
     def _speak(self, rows: list[Row], drawn: DrawnTokens, out: StepOutput) -> None:
         """Enters what was sampled, and ends the rows that are done."""
@@ -343,7 +279,9 @@ class Core:
             row.has_spoken = True
             out.cached[spot] = row.cached
 
-    def _scoring(self, readings: list[_Reading], logits: Tensor, at: int) -> list[tuple[_Reading, tuple[Tensor, int]]]:
+    def _scoring(
+        self, readings: list[PromptPiece], logits: Tensor, at: int
+    ) -> list[tuple[PromptPiece, tuple[Tensor, int]]]:
         """The logits of each scored piece, and the position of the token that its first one predicts."""
         parts = []
         for reading in readings:
@@ -388,6 +326,6 @@ class Core:
         self._end(row)
         out.failed.append((row.id, problem))
 
-    def _after(self, begin: float, rows: int, readings: list[_Reading]) -> None:
+    def _after(self, begin: float, rows: int, readings: list[PromptPiece]) -> None:
         pieces = [(reading.piece.start, reading.piece.stop - reading.piece.start) for reading in readings]
         self.pace.saw(self._counts.step(begin, sum(count for _, count in pieces)), pieces, rows)
