@@ -42,6 +42,8 @@ class CudaRecorder:
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
+        number = torch.zeros(1, device=device)
+        self._keeper = self.record(lambda: None if number.zero_() is number else None)  # a pool ends with its last graph
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         """Runs nothing: kernels are recorded where they would be launched."""

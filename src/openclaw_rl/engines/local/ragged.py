@@ -15,9 +15,9 @@ from torch import Tensor
 from openclaw_rl.engines.local.cache import Geometry, RowsLook
 
 SPLITS = 16  # programs that share the keys of a row and head; those of a short row find nothing to do and end
-KEYS = 64  # that a program reads at once
+KEYS = 32  # that a program reads at once
 LEAST_ROWS = 16  # of a product of the tensor cores
-WARPS = 4
+WARPS = 2
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -130,7 +130,7 @@ def attend_rows(
         key_room=max(LEAST_ROWS, triton.next_power_of_2(key_dim)),
         value_room=max(LEAST_ROWS, triton.next_power_of_2(value_dim)),
         splits=SPLITS,
-        at_once=KEYS if query.element_size() == 2 else KEYS // 2,
+        at_once=KEYS,
         num_warps=WARPS,
     )
     out = torch.empty(rows, heads, value_dim, dtype=query.dtype, device=query.device)
