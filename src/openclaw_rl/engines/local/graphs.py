@@ -43,7 +43,11 @@ class CudaRecorder:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
         number = torch.zeros(1, device=device)
-        self._keeper = self.record(lambda: None if number.zero_() is number else None)  # a pool ends with its last graph
+
+        def nothing() -> None:
+            number.zero_()
+
+        self._keeper = self.record(nothing)  # a pool ends with its last graph
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         """Runs nothing: kernels are recorded where they would be launched."""
