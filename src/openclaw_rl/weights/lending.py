@@ -22,7 +22,7 @@ from torch import Tensor
 
 from openclaw_rl.errors import TrainerError
 from openclaw_rl.weights.ipc import CudaIpc, StorageHandle, StorageIpc, forget_counts
-from openclaw_rl.weights.parts import Part, is_equal, label, parts_of
+from openclaw_rl.weights.parts import WeightPart, is_equal, label, parts_of
 
 log = logging.getLogger(__name__)
 LEAST = 32 << 20  # bytes of weights below which sharing is not worth the while
@@ -56,7 +56,7 @@ def loan_folder(cache: Path) -> Path:
 
 @contextmanager
 def lent(
-    parts: Mapping[str, Part], folder: Path, *, ipc: StorageIpc | None = None, least: int = LEAST
+    parts: Mapping[str, WeightPart], folder: Path, *, ipc: StorageIpc | None = None, least: int = LEAST
 ) -> Iterator[Path | None]:
     """Lends these weights to other processes within the context; gives the file, or None if they are not lent.
 
@@ -127,7 +127,7 @@ class Loans:
         while self._held:
             os.close(self._held.pop())
 
-    def _from(self, file: Path, parts: Mapping[str, Part], device: torch.device) -> int:
+    def _from(self, file: Path, parts: Mapping[str, WeightPart], device: torch.device) -> int:
         handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         shared = 0
         try:
@@ -145,8 +145,8 @@ class Loans:
         return shared
 
     def _equal(
-        self, terms: LoanTerms, parts: Mapping[str, Part], device: torch.device
-    ) -> Iterator[tuple[Part, Tensor]]:
+        self, terms: LoanTerms, parts: Mapping[str, WeightPart], device: torch.device
+    ) -> Iterator[tuple[WeightPart, Tensor]]:
         storages: dict[int, torch.UntypedStorage] = {}
         for name, part in parts.items():
             own, one = part.tensor(), terms.tensors.get(name)

@@ -16,7 +16,7 @@ SEEN = 64  # numbers of each tensor that tell one model from another; all bytes 
 PIECE = 32 << 20  # bytes that are copied to the GPU at once for a comparison
 
 
-class Part(Protocol):
+class WeightPart(Protocol):
     """One tensor of a model."""
 
     def tensor(self) -> Tensor:
@@ -59,12 +59,12 @@ class LowBitsPart:
         self.layer.low = LowBitsWeight(codes, scales, low.shape)
 
 
-def parts_of(model: nn.Module) -> dict[str, Part]:
+def parts_of(model: nn.Module) -> dict[str, WeightPart]:
     """All weights by the model's own names; tied ones appear once."""
     return dict(_parts(model))
 
 
-def _parts(model: nn.Module) -> Iterator[tuple[str, Part]]:
+def _parts(model: nn.Module) -> Iterator[tuple[str, WeightPart]]:
     for name, parameter in model.named_parameters():
         if parameter.numel():
             yield name, ParameterPart(parameter)
@@ -74,7 +74,7 @@ def _parts(model: nn.Module) -> Iterator[tuple[str, Part]]:
             yield f"{path}.scales", LowBitsPart(module, is_codes=False)
 
 
-def label(parts: Mapping[str, Part], place: str) -> str:
+def label(parts: Mapping[str, WeightPart], place: str) -> str:
     """A name that is the same for equal weights in this place. Other weights may have it too."""
     found = hashlib.blake2b(f"{torch.__version__} {place}".encode(), digest_size=20)
     for name, part in sorted(parts.items()):

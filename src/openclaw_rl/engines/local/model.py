@@ -24,7 +24,7 @@ from openclaw_rl.engines.local.lean import lean_forward
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ConfigError, ModelError
 from openclaw_rl.weights.forms import LowBitsLinear, PackedLinear, lower
-from openclaw_rl.weights.parts import Part, parts_of
+from openclaw_rl.weights.parts import WeightPart, parts_of
 from openclaw_rl.weights.shared import count_of, hold_once
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class ServedModel:
     layers: dict[int, Geometry]
     probe: Tensor  # ids [1, n]
     reference: Tensor  # the model's own log-probabilities for them, [n, V]
-    base: dict[str, Part]  # the weights by the model's own names, as they are read; on a GPU alone
+    base: dict[str, WeightPart]  # the weights by the model's own names, as they are read; on a GPU alone
 
 
 def load_model(settings: EngineSettings, adapters: AdapterPass, *, shared: Path | None = None) -> Iterator[ServedModel]:
