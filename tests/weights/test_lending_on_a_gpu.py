@@ -75,7 +75,7 @@ async def test_a_trainer_ends_with_the_engine_whose_weights_it_reads_and_begins_
             with engine_on("cuda", models["large"], "bfloat16") as engine:
                 step = asyncio.create_task(trainer.step(samples(hinted=True), resume=None))
                 await _until(lambda: step.done() or (trainer.progress is not None and trainer.progress.updates > 0))
-                assert not step.done()
+                assert not step.done(), step
                 engine.kill()
                 with pytest.raises(TrainerError, match="ended"):
                     await step

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -72,7 +73,7 @@ def lent(
         try:
             terms = _terms(tensors, ipc)
             ipc.settle(device)
-            file = folder / f"{label(parts, place)}-{os.getpid()}.json"
+            file = folder / f"{label(parts, place)}-{secrets.token_hex(4)}.json"
             handle = _write(file, msgspec.json.encode(terms))
         except (OSError, RuntimeError) as error:
             log.warning("the base weights on the GPU are not shared with the trainer: %s", _first_line(error))
