@@ -19,6 +19,7 @@ from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
 from openclaw_rl.trainers.trees import Trees
 from openclaw_rl.trainers.vocabulary import check_same_vocabulary
+from openclaw_rl.weights.lending import Loans
 
 NEVER = -1e4  # the logit of an id that a smaller vocabulary lacks
 
@@ -162,8 +163,15 @@ class FixedModel:
 
 
 def load_teacher(
-    folder: Path, settings: TrainerSettings, *, student: Path, vocabulary: int, ranks: Ranks = ALONE
+    folder: Path,
+    settings: TrainerSettings,
+    *,
+    student: Path,
+    vocabulary: int,
+    ranks: Ranks = ALONE,
+    loans: Loans | None = None,
 ) -> FixedModel:
     """The model of a folder as a teacher. Raises ModelError, ConfigError if its tokenizer differs."""
     check_same_vocabulary(student, folder)
-    return FixedModel(load_frozen(folder, settings, ranks), settings, vocabulary=vocabulary, ranks=ranks)
+    model = load_frozen(folder, settings, ranks, loans=loans)
+    return FixedModel(model, settings, vocabulary=vocabulary, ranks=ranks)

@@ -29,6 +29,7 @@ from openclaw_rl.trainers.objective import LossSums, Objective, Targets, anchore
 from openclaw_rl.trainers.ranks import ALONE, Ranks, clip, is_divided, like, on_first, use_device
 from openclaw_rl.trainers.references import SamplingPolicies, TeacherReader
 from openclaw_rl.trainers.settings import TeacherKind, TrainerSettings
+from openclaw_rl.weights.lending import Loans
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 ADAM_EPS = 1e-8
@@ -97,14 +98,23 @@ class LoraTrainer:
         self.restore(None)
 
     @classmethod
-    def open(cls, folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -> LoraTrainer:
-        """A trainer for the model of a folder, as one of these ranks. Raises ModelError, ConfigError."""
+    def open(
+        cls, folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE, *, loans: Loans | None = None
+    ) -> LoraTrainer:
+        """A trainer for the model of a folder, as one of these ranks. Raises ModelError, ConfigError.
+
+        With `loans`, frozen weights may be another process's: check those before and after each step.
+        """
         use_device(settings, ranks)
-        named = settings.method.teacher_model
-        model = open_full(folder, settings, ranks) if settings.parameters == "full" else load(folder, settings, ranks)
+        model: CausalModel | FullModel
+        if settings.parameters == "full":
+            model = open_full(folder, settings, ranks)
+        else:
+            model = load(folder, settings, ranks, loans=loans)
         teacher = None
         if settings.method.teacher is TeacherKind.MODEL:
-            teacher = load_teacher(Path(named), settings, student=folder, vocabulary=model.vocabulary, ranks=ranks)
+            named, size = Path(settings.method.teacher_model), model.vocabulary
+            teacher = load_teacher(named, settings, student=folder, vocabulary=size, ranks=ranks, loans=loans)
         return cls(model, settings, teacher, ranks=ranks)
 
     def step(self, samples: Sequence[Sample], report: Report = silent, *, gentleness: int = 0) -> StepReport:

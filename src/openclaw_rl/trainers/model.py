@@ -25,6 +25,7 @@ from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
 from openclaw_rl.trainers.trees import Trees
 from openclaw_rl.weights.forms import code_library, lower
+from openclaw_rl.weights.lending import Loans
 from openclaw_rl.weights.mapped_files import cache_folder
 from openclaw_rl.weights.shared import OneLinear, count_of, hold_once
 
@@ -186,9 +187,9 @@ def names_of(path: str) -> tuple[str, str]:
     return f"base_model.model.{path}.lora_A.weight", f"base_model.model.{path}.lora_B.weight"
 
 
-def load(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -> CausalModel:
+def load(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE, *, loans: Loans | None = None) -> CausalModel:
     """The model of a folder that `save_pretrained` wrote, with LoRA. Raises ModelError, ConfigError."""
-    return CausalModel(load_frozen(folder, settings, ranks), settings, name=folder.name, ranks=ranks)
+    return CausalModel(load_frozen(folder, settings, ranks, loans=loans), settings, name=folder.name, ranks=ranks)
 
 
 def _refuse_fetched_attention(folder: Path) -> None:
@@ -205,8 +206,13 @@ def _refuse_fetched_attention(folder: Path) -> None:
         )
 
 
-def load_frozen(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -> PreTrainedModel:
-    """The frozen model of a folder; on the CPU if ranks will divide it. Raises ModelError, ConfigError."""
+def load_frozen(
+    folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE, *, loans: Loans | None = None
+) -> PreTrainedModel:
+    """The frozen model of a folder; on the CPU if ranks will divide it. Raises ModelError, ConfigError.
+
+    With `loans`, weights that the engine has on the same GPU are read there.
+    """
     device = device_of(settings)
     _refuse_fetched_attention(folder)
     try:
@@ -226,17 +232,26 @@ def load_frozen(folder: Path, settings: TrainerSettings, ranks: Ranks = ALONE) -
     if wants_shards(model, settings, ranks, device):
         device, is_own = torch.device("cpu"), True
     lower(model, model.get_output_embeddings(), settings.weights, dtype=dtype, device=device)
-    is_own |= device.type != "cpu"
+    is_lent = loans is not None and not is_own and _borrowed(model, loans, device, dtype)
     for parameter in model.parameters():
         parameter.data = parameter.data.to(device, dtype, copy=is_own)
     model = model.to(
         device
     )  # buffers keep their precision: rotary frequencies in bfloat16 rotate distant tokens wrongly
     model.tie_weights()
-    if not is_own:
+    if not is_own and not is_lent:
         hold_once(model, cache_folder())  # mapped from the model's own files, weights are six times slower
     whole: PreTrainedModel = model
     return whole
+
+
+def _borrowed(model: nn.Module, loans: Loans, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the model reads weights of another process from now on. The rest stays where it is."""
+    if not loans.reach(device):
+        return False
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype=dtype)
+    return loans.borrow(model, device) > 0
 
 
 def learning_rate(settings: TrainerSettings, parameters: int) -> float:

@@ -17,14 +17,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from openclaw_rl.core import pipe
-from openclaw_rl.core.adapter import StepProgress
+from openclaw_rl.core.adapter import StepProgress, StepReport
 from openclaw_rl.core.disk import FREE_SPACE, FULL
 from openclaw_rl.core.logs import set_up_logging
 from openclaw_rl.core.memory import give_back
-from openclaw_rl.errors import OpenClawRLError
+from openclaw_rl.errors import OpenClawRLError, TrainerError
 from openclaw_rl.trainers.frames import (
     PLACE,
     Answer,
@@ -37,7 +37,12 @@ from openclaw_rl.trainers.frames import (
     is_follower,
 )
 
+if TYPE_CHECKING:
+    from openclaw_rl.trainers.lora import LoraTrainer
+    from openclaw_rl.weights.lending import Loans
+
 log = logging.getLogger(__name__)
+LOOK_S = 0.5  # between two checks whether the process whose weights are read here still lives
 REPORT_S = 0.5  # between two reports of a step's progress
 RANKS_S = 3.0  # how long a rank whose exchange failed waits for the report of the one that caused it
 
@@ -131,6 +136,25 @@ def _reporter(answers: _Answers) -> Callable[[StepProgress], None]:
     return report
 
 
+def _step(trainer: LoraTrainer, call: StepCommand, loans: Loans, answers: _Answers) -> StepReport:
+    """One step, from weights that were valid from its beginning to its end. Raises TrainerError if they were not."""
+    loans.check()
+    try:
+        return trainer.step(call.samples, _reporter(answers), gentleness=call.gentleness)
+    finally:
+        loans.check()  # in place of the GPU's error, too: it is the cause
+
+
+def _watch(loans: Loans, answers: _Answers) -> NoReturn:
+    """Ends this process soon after the one whose weights it reads: while they are mapped, their memory is not free."""
+    while True:
+        time.sleep(LOOK_S)
+        try:
+            loans.check()
+        except TrainerError as problem:
+            answers.fail(TrainerFailure(problem.problem, problem.fix))
+
+
 def _serve(calls: queue.Queue[object], answers: _Answers) -> None:
     opening = None if is_follower() else calls.get()
     if isinstance(opening, OpenCommand):
@@ -141,6 +165,8 @@ def _serve(calls: queue.Queue[object], answers: _Answers) -> None:
 
     from openclaw_rl.trainers.lora import LoraTrainer
     from openclaw_rl.trainers.ranks import joined
+    from openclaw_rl.weights.lending import Loans, loan_folder
+    from openclaw_rl.weights.mapped_files import cache_folder
 
     ranks = joined(opening.settings if isinstance(opening, OpenCommand) else None, answers.fail)
     answers.has_others = ranks.count > 1
@@ -148,7 +174,9 @@ def _serve(calls: queue.Queue[object], answers: _Answers) -> None:
     if not isinstance(first, OpenCommand):
         raise TypeError(f"the first call was {type(first).__name__}")
     torch.set_num_threads(first.settings.threads)
-    trainer = LoraTrainer.open(first.model, first.settings, ranks)
+    loans = Loans(loan_folder(cache_folder()))
+    trainer = LoraTrainer.open(first.model, first.settings, ranks, loans=loans)
+    threading.Thread(target=_watch, args=(loans, answers), daemon=True).start()
     gc.collect()
     give_back()
     if first.resume is not None:
@@ -165,7 +193,7 @@ def _serve(calls: queue.Queue[object], answers: _Answers) -> None:
                 held, is_held = (call.resume, call.under), True
             answer = Opened()
             if isinstance(call, StepCommand):
-                answer = trainer.step(call.samples, _reporter(answers), gentleness=call.gentleness)
+                answer = _step(trainer, call, loans, answers)
                 is_held = False  # an abandoned step may have made some of its updates
         elif isinstance(call, ExportCommand):
             answer = trainer.export(call.folder, call.version)

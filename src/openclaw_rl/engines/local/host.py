@@ -71,14 +71,14 @@ def main() -> None:
         return
     sys.setswitchinterval(SWITCH_S)
     try:
-        EngineHost(core, out, start.settings).run()
+        _serve(core, out, start.settings)
     except BrokenPipeError:
         os._exit(0)
 
 
 def _open(start: Start, out: BinaryIO) -> Core | None:
     try:
-        from openclaw_rl.engines.local.build import info_of, open_core
+        from openclaw_rl.engines.local.build import open_core
 
         core = open_core(start.settings, is_apart=True)
         gc.collect()
@@ -90,8 +90,20 @@ def _open(start: Start, out: BinaryIO) -> Core | None:
         fix = "install the local engine's libraries: pip install 'openclaw-rl[local]'"
         pipe.write(out, StartFailure(f"the local engine needs {error.name}", fix, is_model=False))
         return None
-    pipe.write(out, Ready(info_of(core)))
     return core
+
+
+def _serve(core: Core, out: BinaryIO, settings: EngineSettings) -> None:
+    """Serves; a trainer on the same GPU reads the base weights here, so they are lent before anyone is told."""
+    from openclaw_rl.engines.local.build import info_of
+    from openclaw_rl.weights.lending import lent, loan_folder
+    from openclaw_rl.weights.mapped_files import cache_folder
+
+    with lent(core.served.base, loan_folder(cache_folder())) as file:
+        if file is not None:
+            log.info("lends its base weights to a trainer on this GPU")
+        pipe.write(out, Ready(info_of(core)))
+        EngineHost(core, out, settings).run()
 
 
 class EngineHost:

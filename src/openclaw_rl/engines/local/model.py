@@ -24,6 +24,7 @@ from openclaw_rl.engines.local.lean import lean_forward
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ConfigError, ModelError
 from openclaw_rl.weights.forms import LowBitsLinear, PackedLinear, lower
+from openclaw_rl.weights.parts import WeightPart, parts_of
 from openclaw_rl.weights.shared import count_of, hold_once
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class ServedModel:
     layers: dict[int, Geometry]
     probe: Tensor  # ids [1, n]
     reference: Tensor  # the model's own log-probabilities for them, [n, V]
+    base: dict[str, WeightPart]  # the weights by the model's own names, as they are read; on a GPU alone
 
 
 def load_model(settings: EngineSettings, adapters: AdapterPass, *, shared: Path | None = None) -> Iterator[ServedModel]:
@@ -98,6 +100,7 @@ def load_model(settings: EngineSettings, adapters: AdapterPass, *, shared: Path 
     size = PROBE_TOKENS + min(whole_number(facts, "sliding_window", 0), 256)
     probe = torch.randint(0, text.vocab_size, (1, size), generator=own).to(device)
     reference, seen = _probe(model, probe, text.num_hidden_layers)
+    base = parts_of(model) if device.type == "cuda" else {}
     hold_once(model, shared)  # mapped from its own files, a model decodes six times slower in bfloat16
     may_copy = 2 * count * dtype.itemsize < free_bytes(device) // 4
 
@@ -116,6 +119,7 @@ def load_model(settings: EngineSettings, adapters: AdapterPass, *, shared: Path 
             layers=seen.layers,
             probe=probe,
             reference=reference,
+            base=base,
         )
 
     lean = lean_forward(model, seen, adapters, may_copy=may_copy)
