@@ -228,7 +228,7 @@ house: .venv/installed  ## how well a newcomer finds their way: the path of one 
 bench-lowbits: .venv/installed  ## base weights in all, 8 and 4 bits: gap, memory, sessions to the wish
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.lowbits $(if $(PARTS),--parts $(PARTS))
 
-bench-plan: .venv/installed  ## the plan's memory against what engine and trainer took, on made models of 2 to 120 M weights
+bench-plan: .venv/installed  ## the plan's memory against what engine and trainer took, on made models: of 2 to 120 M weights, on a CUDA device of 0.2 to 4 B
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.plan
 
 bench-tokens: .venv/installed  ## recorded against recomputed log-probabilities
@@ -243,7 +243,7 @@ bench-serve: .venv/installed  ## tokens a second against transformers generate
 bench-structured: .venv/installed  ## answers held to 1,000 generated schemas: how many are valid, and at what speed
 	@$(BIN)/python -m benchmarks.structured
 
-bench-gpu: .venv/installed  ## on a CUDA device: a model of Qwen3-4B's shape served, scored and trained, and whether both fit in 24 GB
+bench-gpu: .venv/installed  ## on a CUDA device: a model of Qwen3-4B's shape served, scored and trained, and whether both fit in 24 GB (PARTS: serve graphs generate tokens long train together plan lowbits)
 	@$(BIN)/python -m benchmarks.gpu $(PARTS)
 
 bench-ranks: .venv/installed  ## the trainer on 1, 2 and 4 ranks: how far apart the weights are after 20 steps

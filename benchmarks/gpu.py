@@ -1,6 +1,8 @@
 """`make bench-gpu`: a model of Qwen3-4B's shape on a CUDA device: served, scored and trained, and both in 24 GB.
 
-python -m benchmarks.gpu [--home FOLDER] [serve] [tokens] [train] [together]
+python -m benchmarks.gpu [--home FOLDER] [--no-graphs] [PART ...]
+
+`graphs` compares decode steps with CUDA graphs and without; `--no-graphs` does all parts without.
 
 Without a CUDA device, or with QUICK=1, a tiny model on the CPU stands in: that tries the code and measures nothing.
 """
@@ -18,16 +20,25 @@ from pathlib import Path
 import torch
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
+from benchmarks.gpu_decode import REPEATS, graphs
+from benchmarks.gpu_long import long
+from benchmarks.gpu_lowbits import lowbits
 from benchmarks.gpu_model import QWEN3_4B, TINY, Setup, gb, guarded, make
-from benchmarks.gpu_serve import REPEATS, serve, tokens
+from benchmarks.gpu_plan import plan
+from benchmarks.gpu_serve import against_generate, serve, tokens
 from benchmarks.gpu_together import together
 from benchmarks.gpu_train import train
 
 PARTS: dict[str, Callable[[Setup], Figures]] = {
     "serve": serve,
+    "graphs": graphs,
+    "generate": against_generate,
     "tokens": tokens,
+    "long": long,
     "train": train,
     "together": together,
+    "plan": plan,
+    "lowbits": lowbits,
 }
 
 
@@ -36,13 +47,14 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all where none is named")
     options.add_argument("--home", type=Path, help="a folder that keeps the model for the next run")
+    options.add_argument("--no-graphs", action="store_true", help="the engine replays no CUDA graphs")
     given = options.parse_args()
     if unknown := set(given.parts) - set(PARTS):
         options.error(f"there is no part {', '.join(sorted(unknown))}")
     is_gpu = torch.cuda.is_available() and not is_quick()
     torch.set_num_threads(1)
     with _home(given.home) as home:
-        setup = Setup(home, "cuda" if is_gpu else "cpu", QWEN3_4B if is_gpu else TINY)
+        setup = Setup(home, "cuda" if is_gpu else "cpu", QWEN3_4B if is_gpu else TINY, graphs=not given.no_graphs)
         figures: Figures = {"model": guarded(lambda: _model(setup))}
         for name in PARTS:
             if name in (given.parts or PARTS):

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 import torch
 
 from benchmarks.common import Figures, progress
+from openclaw_rl.engines import EngineSettings
 
 CONTEXT = 40_960
 POLL_S = 0.05
@@ -29,6 +31,7 @@ class Shape:
     kv_heads: int
     head_dim: int
     vocabulary: int
+    is_tied: bool = True
 
     def __str__(self) -> str:
         """As conditions state it."""
@@ -36,6 +39,8 @@ class Shape:
 
 
 QWEN3_4B = Shape(2560, 9728, 36, 32, 8, 128, 151_936)
+QWEN3_1_7B = Shape(2048, 6144, 28, 16, 8, 128, 151_936)
+QWEN3_0_6B = Shape(1024, 3072, 28, 16, 8, 128, 151_936)
 TINY = Shape(64, 192, 2, 4, 2, 16, 4096)
 
 
@@ -46,6 +51,7 @@ class Setup:
     home: Path
     device: str
     shape: Shape
+    graphs: bool = True  # whether the engine may replay decode steps as CUDA graphs
 
     @property
     def model(self) -> Path:
@@ -67,11 +73,27 @@ class Setup:
         return -math.log(self.shape.vocabulary) - 0.5
 
 
+def engine_settings(
+    setup: Setup,
+    *,
+    model: Path | None = None,
+    dtype: Literal["float32", "bfloat16"] = "bfloat16",
+    max_rows: int = 16,
+    graphs: bool | None = None,
+) -> EngineSettings:
+    """The settings of an engine of this model or another; `graphs` as the run was asked for if it is None."""
+    return EngineSettings(model=str(model or setup.model), device=setup.device, dtype=dtype, max_rows=max_rows)
+
+
 def make(setup: Setup) -> int:
     """Writes the model, drawn on the device itself; the number of its parameters."""
+    return make_shape(setup.model, setup.shape, setup.device)
+
+
+def make_shape(folder: Path, shape: Shape, device: str) -> int:
+    """Writes a model of these sizes; the number of its parameters."""
     from transformers import AutoModelForCausalLM, Qwen3Config
 
-    shape = setup.shape
     config = Qwen3Config(
         vocab_size=shape.vocabulary,
         hidden_size=shape.hidden,
@@ -80,15 +102,15 @@ def make(setup: Setup) -> int:
         num_attention_heads=shape.heads,
         num_key_value_heads=shape.kv_heads,
         head_dim=shape.head_dim,
-        tie_word_embeddings=True,
+        tie_word_embeddings=shape.is_tied,
         max_position_embeddings=CONTEXT,
         rope_parameters={"rope_type": "default", "rope_theta": 1e6},
         initializer_range=0.02,
     )
     torch.manual_seed(0)
-    with torch.device(setup.device):
+    with torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    model.save_pretrained(setup.model)
+    model.save_pretrained(folder)
     return int(model.num_parameters())
 
 

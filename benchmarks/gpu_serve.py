@@ -1,4 +1,4 @@
-"""The engine on a GPU: tokens a second, long prompts, memory, and whether it records what transformers computes."""
+"""The engine on a GPU: speed, long prompts, memory, and whether it records what transformers computes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 import warnings
 from pathlib import Path
 from statistics import fmean, median
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,42 +15,35 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import AutoModelForCausalLM
 
 from benchmarks.common import Figures, make_model, progress, quantile
-from benchmarks.gpu_model import Setup, Watch, free_unused, gb, guarded
+from benchmarks.gpu_decode import READ, REPEATS, WIDTHS, decode
+from benchmarks.gpu_model import Setup, Watch, engine_settings, free_unused, gb, guarded
 from benchmarks.peers import Ours, Theirs, ids, second_turn, stream
 from openclaw_rl.core.completion import SampledToken
 from openclaw_rl.core.sampling import Sampling
-from openclaw_rl.engines import EngineSettings, LocalEngine
+from openclaw_rl.engines import LocalEngine
 
-WIDTHS, PEER_WIDTHS = (1, 8, 16, 32), (1, 8, 16)
-READ, NEW = 64, 64
-REPEATS, PEER_REPEATS = 3, 2
+PEER_WIDTHS = (1, 8, 16)
+NEW = 64
+PEER_REPEATS = 2
 MIXED = 8  # streams of which no two are alike
+Dtype = Literal["float32", "bfloat16"]
 
 
 def serve(setup: Setup) -> Figures:
-    """Tokens a second and long prompts through the child process, then in process against `generate`."""
-    figures: Figures = {"attention": guarded(lambda: attention_kernels(setup))}
-    figures |= guarded(lambda: asyncio.run(through_the_child(setup)))
-    figures["against_generate"] = guarded(lambda: against_generate(setup))
-    return figures
+    """Which attention is taken; then first tokens, steps and long prompts through the child process."""
+    figures: Figures = {"graphs": setup.graphs, "attention": guarded(lambda: attention_kernels(setup))}
+    return figures | guarded(lambda: asyncio.run(through_the_child(setup)))
 
 
 async def through_the_child(setup: Setup) -> Figures:
     """As the server has it: its speed, its first tokens, and its memory with a cache as large as it likes."""
-    write = setup.sized(128, 16)
     with Watch(setup) as watch:
         began = time.perf_counter()
-        engine = await LocalEngine.start(
-            EngineSettings(model=str(setup.model), device=setup.device, dtype="bfloat16", max_rows=max(WIDTHS))
-        )
+        engine = await LocalEngine.start(engine_settings(setup, max_rows=max(WIDTHS)))
         try:
             start_s, loaded = time.perf_counter() - began, watch.now_bytes()
             progress(f"the engine serves after {start_s:.1f} s, with {gb(loaded)} GB")
-            speeds: dict[str, float] = {}
-            for width in WIDTHS:
-                runs = [await _speed(engine, width, seed, write) for seed in range(REPEATS + 1)]
-                speeds[str(width)] = round(median(runs[1:]), 1)
-                progress(f"width {width} through the child process: {speeds[str(width)]} tokens/s")
+            speeds = await decode(setup, engine)
             history = setup.sized(10_000, 1000)
             turns = [await second_turn(engine, seed, history=history, more=NEW) for seed in range(REPEATS + 1)]
             stats = await engine.stats()
@@ -60,7 +54,7 @@ async def through_the_child(setup: Setup) -> Figures:
     shape = setup.shape
     token_bytes = 2 * 2 * shape.layers * shape.kv_heads * shape.head_dim
     return {
-        "tokens_per_s": speeds,
+        "decode": speeds,
         "history_tokens": setup.sized(10_000, 1000),
         "cold_ttft_s": round(cold, 4),
         "first_cold_ttft_s": round(turns[0][0], 4),
@@ -92,15 +86,6 @@ def against_generate(setup: Setup) -> Figures:
         progress(f"width {width} in process: {own:.1f} tokens/s, generate {peer:.1f}")
         figures[str(width)] = {"tokens_per_s": round(own, 1), "generate": round(peer, 1), "ratio": round(ratio, 3)}
     return figures
-
-
-async def _speed(engine: LocalEngine, width: int, seed: int, write: int) -> float:
-    begin = time.perf_counter()
-    async with asyncio.TaskGroup() as group:
-        for row in range(width):
-            prompt = ids(READ, 500_000 + 10_000 * width + 1000 * seed + row)
-            group.create_task(stream(engine, prompt, Sampling(max_tokens=write, seed=seed)))
-    return width * write / (time.perf_counter() - begin)
 
 
 def attention_kernels(setup: Setup) -> Figures:
@@ -142,7 +127,7 @@ def tokens(setup: Setup) -> Figures:
     }
 
 
-def exactness(setup: Setup, model: Path, dtype: str) -> Figures:
+def exactness(setup: Setup, model: Path, dtype: Dtype) -> Figures:
     """Gaps in nats. In bfloat16 also what rounding alone makes: transformers' own gap to itself in float32."""
     asked = asyncio.run(_mixed(setup, model, dtype))
     told = [item.logp for _, items in asked for item in items]
@@ -160,9 +145,9 @@ def exactness(setup: Setup, model: Path, dtype: str) -> Figures:
     return figures
 
 
-async def _mixed(setup: Setup, model: Path, dtype: str) -> list[tuple[tuple[int, ...], list[SampledToken]]]:
+async def _mixed(setup: Setup, model: Path, dtype: Dtype) -> list[tuple[tuple[int, ...], list[SampledToken]]]:
     """Streams of unlike lengths and temperatures that join each other one by one."""
-    engine = await LocalEngine.start(EngineSettings(model=str(model), device=setup.device, dtype=dtype))
+    engine = await LocalEngine.start(engine_settings(setup, model=model, dtype=dtype))
 
     async def one(row: int) -> tuple[tuple[int, ...], list[SampledToken]]:
         prompt = ids(40 + 97 * row, 700_000 + row)

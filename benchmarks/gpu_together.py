@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TypeVar
 
 from benchmarks.common import Figures, progress, quantile
-from benchmarks.gpu_model import Setup, Watch, ballast, free_unused, gb
-from benchmarks.gpu_serve import READ
+from benchmarks.gpu_decode import READ
+from benchmarks.gpu_model import Setup, Watch, ballast, engine_settings, free_unused, gb
 from benchmarks.gpu_train import batch, long_sample
 from benchmarks.peers import ids
 from openclaw_rl.core.adapter import Adapter
@@ -65,7 +65,7 @@ class Seen:
 
 def tries(setup: Setup) -> list[Try]:
     """The settings as they come, and those somebody with 24 GB would set."""
-    engine = EngineSettings(model=str(setup.model), device=setup.device, dtype="bfloat16")
+    engine = engine_settings(setup)
     trainer = TrainerSettings(device=setup.device, dtype="bfloat16")
     return [
         Try("defaults", engine, trainer),
@@ -86,7 +86,7 @@ def together(setup: Setup) -> Figures:
         try:
             found = asyncio.run(beside(setup, one))
         except* (OpenClawRLError, RuntimeError) as problems:
-            failed[one.name] = "; ".join(_texts(problems))[:600]
+            failed[one.name] = "; ".join(texts(problems))[:600]
             progress(f"{one.name} did not fit: {failed[one.name]}")
         else:
             return figures | {"did_not_fit": failed, "fits_24_gb": True} | found
@@ -214,9 +214,10 @@ def _changed(settings: SettingsT) -> dict[str, object]:
     return {key: value for key, value in asdict(settings).items() if key != "model" and value != usual[key]}
 
 
-def _texts(problems: BaseExceptionGroup[Exception]) -> Sequence[str]:
+def texts(problems: BaseExceptionGroup[Exception]) -> Sequence[str]:
+    """What went wrong, one text for each exception."""
     return [
         text
         for one in problems.exceptions
-        for text in (_texts(one) if isinstance(one, BaseExceptionGroup) else [f"{type(one).__name__}: {one}"])
+        for text in (texts(one) if isinstance(one, BaseExceptionGroup) else [f"{type(one).__name__}: {one}"])
     ]

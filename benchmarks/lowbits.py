@@ -19,7 +19,6 @@ from statistics import fmean, median
 
 import torch
 
-from benchmarks import learning
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.http import bundled_model
 from benchmarks.memory import Bits, Dtype, Load, MadeModel, made_model, measured, together
@@ -29,7 +28,6 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.settings import EngineSettings
-from openclaw_rl.evals.learning import RunSettings
 from openclaw_rl.trainers.batch import Reading, read_once, token_logp
 from openclaw_rl.trainers.checkpoint import read_under
 from openclaw_rl.trainers.model import CausalModel, load
@@ -52,25 +50,28 @@ class Reply:
 
 
 async def sampled(model: Path, adapter: Adapter, weights: Bits, dtype: Dtype, count: int) -> list[Reply]:
-    """Replies of the engine's own process, with the adapter, at temperature 1."""
+    """Replies of the engine's own process on the CPU, with the adapter, at temperature 1."""
     settings = EngineSettings(model=str(model), device="cpu", dtype=dtype, seed=0)
     async with aclosing(await LocalEngine.start(replace(settings, weights=weights))) as engine:
-        await engine.load(adapter)
-
-        async def one(number: int) -> Reply:
-            prompt = tuple((7 * number + 3 * at) % 4000 + 10 for at in range(24 + 5 * (number % 9)))
-            said = [
-                item
-                async for item in engine.generate(Prompt(prompt), Sampling(max_tokens=48, seed=number), adapter.version)
-            ]
-            return Reply(prompt, tuple(item.token for item in said), tuple(item.logp for item in said))
-
-        return list(await asyncio.gather(*(one(number) for number in range(count))))
+        return await replies_of(engine, adapter, count)
 
 
-def policy(model: Path, adapter: Adapter, weights: Bits, dtype: Dtype) -> CausalModel:
+async def replies_of(engine: LocalEngine, adapter: Adapter, count: int) -> list[Reply]:
+    """So many replies at the same time, with the adapter, at temperature 1."""
+    await engine.load(adapter)
+
+    async def one(number: int) -> Reply:
+        prompt = tuple((7 * number + 3 * at) % 4000 + 10 for at in range(24 + 5 * (number % 9)))
+        asked = engine.generate(Prompt(prompt), Sampling(max_tokens=48, seed=number), adapter.version)
+        said = [item async for item in asked]
+        return Reply(prompt, tuple(item.token for item in said), tuple(item.logp for item in said))
+
+    return list(await asyncio.gather(*(one(number) for number in range(count))))
+
+
+def policy(model: Path, adapter: Adapter, weights: Bits, dtype: Dtype, *, device: str = "cpu") -> CausalModel:
     """The trainer's model with the adapter."""
-    plain = TrainerSettings(rank=RANK, alpha=2.0 * RANK, device="cpu")
+    plain = TrainerSettings(rank=RANK, alpha=2.0 * RANK, device=device)
     made = load(model, replace(plain, weights=weights, dtype=dtype))
     made.set_weights(read_under(adapter.folder, scale=2.0).weights)
     return made
@@ -83,8 +84,8 @@ def gaps(model: CausalModel, replies: list[Reply]) -> list[float]:
         ids = (*one.prompt, *one.tokens)
         wanted = Reading(ids, tuple(range(len(one.prompt), len(ids))))
         hidden = read_once(model, [wanted], 2048)[0]
-        again = token_logp(model, hidden, torch.tensor(one.tokens), 1 << 20)
-        found += (again - torch.tensor(one.logp)).abs().tolist()
+        again = token_logp(model, hidden, torch.tensor(one.tokens, device=model.device), 1 << 20)
+        found += (again.cpu() - torch.tensor(one.logp)).abs().tolist()
     return found
 
 
@@ -100,6 +101,16 @@ def divergence(full: CausalModel, low: CausalModel, replies: list[Reply]) -> flo
     return fmean(found)
 
 
+def compared(full: CausalModel, own: CausalModel, replies: list[Reply]) -> Figures:
+    """The gaps of the trainer's model in the engine's bits and in all bits, and how far apart the two are."""
+    off, crossed = sorted(gaps(own, replies)), sorted(gaps(full, replies))
+    return {
+        "gap_mean": fmean(off), "gap_p99": off[int(0.99 * len(off))], "gap_max": off[-1], "tokens": len(off),
+        "gap_mean_if_the_trainer_has_all_bits": fmean(crossed),
+        "divergence_from_all_bits": divergence(full, own, replies),
+    }  # fmt: skip
+
+
 def gap_figures(place: Path, count: int) -> Figures:
     """By number format and bits."""
     model = bundled_model()
@@ -112,12 +123,7 @@ def gap_figures(place: Path, count: int) -> Figures:
         for weights in WEIGHTS:
             replies = asyncio.run(sampled(model, adapter, weights, dtype, count))
             own = policy(model, adapter, weights, dtype)
-            off, crossed = sorted(gaps(own, replies)), sorted(gaps(full, replies))
-            found[f"{dtype} {weights}"] = {
-                "gap_mean": fmean(off), "gap_p99": off[int(0.99 * len(off))], "gap_max": off[-1], "tokens": len(off),
-                "gap_mean_if_the_trainer_has_all_bits": fmean(crossed),
-                "divergence_from_all_bits": divergence(full, own, replies),
-            }  # fmt: skip
+            found[f"{dtype} {weights}"] = compared(full, own, replies)
             progress(f"{dtype} {weights}: {found[f'{dtype} {weights}']}")
     return found
 
@@ -136,6 +142,9 @@ def memory_figures(place: Path, *, context: int) -> Figures:
 
 def learning_figures(place: Path, seeds: list[int], sessions: int) -> Figures:
     """Sessions until the wish holds, of each seed, by bits."""
+    from benchmarks import learning  # its client is not there where the other parts run
+    from openclaw_rl.evals.learning import RunSettings
+
     found: Figures = {}
     settings = RunSettings(sessions=sessions, problems=40 if is_quick() else 120, stop_after=0)
     for weights in WEIGHTS:

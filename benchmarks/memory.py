@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.common import make_model
+from openclaw_rl.core.adapter import StepReport
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, Sample
 from openclaw_rl.core.sampling import Sampling
@@ -54,6 +55,10 @@ class Load:
     context: int = 512
     users: int = 2
     rank: int = 16
+    reply: int = REPLY
+    samples: int = 1
+    device: str = "cpu"
+    cache_bytes: int = 0
 
 
 def made_model(folder: Path, made: MadeModel) -> Path:
@@ -96,10 +101,10 @@ def together(model: Path, load: Load) -> dict[str, float]:
     """
 
     async def both() -> dict[str, float]:
-        engine, trainer = await _opened_engine(model, load), await _opened_trainer(model, load)
+        engine, trainer = await opened_engine(model, load), await opened_trainer(model, load)
         try:
-            await _serve(engine, load)
-            await _learn(trainer, load)
+            await served(engine, load)
+            await learned(trainer, load)
             assert trainer.pid is not None
             pids = (engine.pid, trainer.pid)
             return {
@@ -115,19 +120,25 @@ def together(model: Path, load: Load) -> dict[str, float]:
     return asyncio.run(both())
 
 
-async def _opened_engine(model: Path, load: Load) -> LocalEngine:
-    settings = EngineSettings(model=str(model), device="cpu", dtype=load.dtype, seed=0, step_target_ms=1000.0)
-    return await LocalEngine.start(replace(settings, weights=load.weights))
+async def opened_engine(model: Path, load: Load) -> LocalEngine:
+    """An engine's process for the load."""
+    settings = EngineSettings(
+        model=str(model), device=load.device, seed=0, step_target_ms=1000.0, max_rows=max(16, load.users)
+    )
+    other = replace(settings, dtype=load.dtype, weights=load.weights, cache_bytes=load.cache_bytes)
+    return await LocalEngine.start(other)
 
 
 async def _engine(model: Path, load: Load) -> float:
-    async with aclosing(await _opened_engine(model, load)) as engine:
+    async with aclosing(await opened_engine(model, load)) as engine:
         _reset_peak(engine.pid)
-        await _serve(engine, load)
+        await served(engine, load)
         return _peak_mib(engine.pid)
 
 
-async def _serve(engine: LocalEngine, load: Load) -> None:
+async def served(engine: LocalEngine, load: Load) -> None:
+    """Every user asks once, at the same time, with a context that the answer fills."""
+
     async def one(number: int) -> None:
         prompt = Prompt(_ids(load.context - WRITTEN, number))
         async for _ in engine.generate(prompt, Sampling(max_tokens=WRITTEN), BASE):
@@ -138,27 +149,32 @@ async def _serve(engine: LocalEngine, load: Load) -> None:
             group.create_task(one(number))
 
 
-async def _opened_trainer(model: Path, load: Load) -> TrainerProcess:
-    settings = TrainerSettings(rank=load.rank, alpha=2.0 * load.rank, device="cpu", updates=3, nice=0)
+async def opened_trainer(model: Path, load: Load) -> TrainerProcess:
+    """A trainer's process for the load."""
+    settings = TrainerSettings(rank=load.rank, alpha=2.0 * load.rank, device=load.device, updates=3, nice=0)
     return await TrainerProcess.start(model, replace(settings, dtype=load.dtype, weights=load.weights))
 
 
 async def _trainer(model: Path, load: Load) -> float:
-    async with aclosing(await _opened_trainer(model, load)) as trainer:
+    async with aclosing(await opened_trainer(model, load)) as trainer:
         assert trainer.pid is not None
         _reset_peak(trainer.pid)
-        await _learn(trainer, load)
+        await learned(trainer, load)
         return _peak_mib(trainer.pid)
 
 
-async def _learn(trainer: TrainerProcess, load: Load) -> None:
-    prompt, reply = _ids(load.context - REPLY, 1), _ids(REPLY, 2)
-    hint = HintPrompt("a hint", prompt + _ids(HINT, 3))
-    sample = Sample(
-        turn="turn", session="session", user="user", prompt=prompt, response=reply, logp=(-6.0,) * REPLY,
-        mask=(True,) * REPLY, version=BASE, score=-1.0, hints=(hint,),
-    )  # fmt: skip
-    await trainer.step([sample], resume=None)
+async def learned(trainer: TrainerProcess, load: Load) -> StepReport:
+    """A step over replies to different prompts, each at the end of a context and corrected with a hint."""
+
+    def sample(number: int) -> Sample:
+        prompt, reply = _ids(load.context - load.reply, 10 * number + 1), _ids(load.reply, 10 * number + 2)
+        hint = HintPrompt("a hint", prompt + _ids(HINT, 3))
+        return Sample(
+            turn=f"turn {number}", session="session", user="user", prompt=prompt, response=reply,
+            logp=(-6.0,) * load.reply, mask=(True,) * load.reply, version=BASE, score=-1.0, hints=(hint,),
+        )  # fmt: skip
+
+    return await trainer.step([sample(number) for number in range(load.samples)], resume=None)
 
 
 def _ids(count: int, seed: int) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 Measured is the peak of each process's resident memory while it works, less that of the same process on a model of no
 size (`benchmarks.memory`), so the plan's figures are taken without its share for the process itself. These are not the
-configurations on which the plan's constants were found. CPU alone: nothing here says anything about a GPU.
+configurations on which the plan's constants were found. With a CUDA device, `benchmarks.gpu_plan` measures there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ import time
 from pathlib import Path
 from statistics import median
 
+import torch
+
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
+from benchmarks.gpu_model import QWEN3_4B, Setup
+from benchmarks.gpu_plan import plan
 from benchmarks.memory import HINT, MIB, REPLY, Load, MadeModel, made_model, measured
 from openclaw_rl.plan.shape import read_shape
 from openclaw_rl.plan.takes import MemorySettings, policy, trainer, without_process
@@ -49,8 +53,8 @@ def case(place: Path, made: MadeModel, load: Load) -> Figures:
     planned = [without_process(role).size / MIB for role in (policy(shape, settings), trainer(shape, settings))]
     found = measured(model, load)
     figures: Figures = {"model": str(made), "weights_m": round(shape.total / 1e6, 1), "load": str(load)}
-    for name, plan, seen in zip(("engine", "trainer"), planned, found, strict=True):
-        figures[name] = {"planned_mib": round(plan), "measured_mib": round(seen), "off": round(plan / seen - 1, 3)}
+    for name, told, seen in zip(("engine", "trainer"), planned, found, strict=True):
+        figures[name] = {"planned_mib": round(told), "measured_mib": round(seen), "off": round(told / seen - 1, 3)}
     return figures
 
 
@@ -76,11 +80,18 @@ def summary(cases: list[Figures]) -> Figures:
 def main() -> None:
     """Measures every case."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--cases", type=int, nargs="*", default=[0, 3] if is_quick() else list(range(len(CASES))))
+    options.add_argument("--cases", type=int, nargs="*", help="by number, from 0; all where none is named")
+    options.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     given = options.parse_args()
     begin = time.monotonic()
+    if given.device == "cuda":
+        with tempfile.TemporaryDirectory(prefix="openclaw-rl-plan-") as place:
+            os.environ["XDG_CACHE_HOME"] = place
+            on_gpu = plan(Setup(Path(place), "cuda", QWEN3_4B), given.cases)
+        finish(on_gpu | {"conditions": conditions("made", threads=1, seeds=[0], repeats=1)})
+        return
     found: list[Figures] = []
-    for index in given.cases:
+    for index in given.cases or ([0, 3] if is_quick() else range(len(CASES))):
         with tempfile.TemporaryDirectory(prefix="openclaw-rl-plan-") as place:
             os.environ["XDG_CACHE_HOME"] = place  # where shared weights lie
             found.append(case(Path(place) / "model", *CASES[index]))

@@ -99,6 +99,8 @@ def test_the_engines_share_is_worked_by_hand(four_billion: Path) -> None:
     assert found["base weights"] == 2 * shape.total == 2 * 4_022_468_096
     # 5,000 tokens lie in a block of 8,192; 36 layers x 8 heads x 128 x 2 numbers of 2 bytes
     assert found["keys and values"] == 3 * 8192 * 36 * 8 * 128 * 2 * 2
+    # a piece of 1,024 tokens after 5,000: the mask, its bits and 4 repetitions for the heads that share a key head
+    assert found["masks"] == 1024 * 5000 * (32 // 8 + 2) * 2
     # 4 slots of rank 32: q, k and v are one linear of 3 parts, gate and up one of 2
     numbers = 36 * (3 * (2560 + 6144) + (4096 + 2560) + 2 * (2560 + 2 * 9728) + (9728 + 2560))
     assert found["adapters"] == 4 * 32 * numbers * 2
@@ -110,17 +112,34 @@ def test_the_trainers_share_is_worked_by_hand(four_billion: Path) -> None:
     lora = 16 * 36 * ((2560 + 4096) + 2 * (2560 + 1024) + (4096 + 2560) + 3 * (2560 + 9728))
     found = _sizes(trainer(shape, settings))
     assert found["LoRA and optimiser"] == lora * 12
-    assert found["scopes in memory"] == lora * 12 * 2
+    assert found["scopes in memory"] == 0  # in main memory
+    assert _sizes(trainer(shape, replace(settings, is_gpu=False)))["scopes in memory"] == lora * 12 * 2
+    # 4 prompts of 8,192 tokens; 36 layers x 8 heads x 128 x 2 numbers of 2 bytes
+    assert found["prompts as keys and values"] == 4 * 8192 * 36 * 8 * 128 * 2 * 2
     few = _sizes(trainer(shape, replace(settings, weights="4bit")))
     # half a byte and a 4-byte scale for 64 of the linear layers' weights; the embedding stays
     assert few["base weights in 4 bits"] == shape.linear // 2 + 4 * shape.linear // 64
     assert few["weights in all bits"] == 2 * (shape.embedding + shape.small)
-    again = _sizes(trainer(shape, replace(settings, recompute_layers=True)))
-    # 4 replies of 512: 2.2 hidden states of 2,560 a layer; 16 rows of logits; gradient and the point to go back to
-    assert again["a step"] == 2048 * 36 * 5632 * 2 + 16 * 151_936 * 4 * 6 + lora * 20
-    # one reply of 64: reading 8,192 tokens of prompt takes more
-    short = _sizes(trainer(shape, replace(settings, samples=1, reply=64)))
-    assert short["a step"] == 8192 * (6 * 2560 + 6 * 9728) * 2
+    again = replace(settings, recompute_layers=True)
+    # 16,384 tokens of the prompts are read together
+    assert _sizes(trainer(shape, again))["a step"] == 16_384 * (6 * 2560 + 6 * 9728) * 2
+    # a longer one alone
+    long = _sizes(trainer(shape, replace(again, context=20_000, samples=1, reply=64)))
+    assert long["a step"] == 20_000 * (6 * 2560 + 6 * 9728) * 2
+
+
+def test_what_a_step_keeps_is_worked_by_hand(four_billion: Path) -> None:
+    shape = read_shape(four_billion)
+    settings = MemorySettings(is_gpu=True, rank=16, context=1024, samples=1)
+    logits_and_weights = 16 * 151_936 * 4 * 6 + shape.lora(16) * 20  # gradient, and the point to go back to
+    # of each of 512 reply tokens 8 hidden states, attention and the MLP; of each of 1,024 prompt tokens the keys and
+    # values for 32 heads of 128 and the mask, in 36 layers and once more as a gradient
+    whole = 512 * 36 * (8 * 2560 + (4 * 32 + 2 * 8) * 128 + 4 * 9728) * 2 + 1024 * (2 * 32 * 128 + 512) * 37 * 2
+    assert _sizes(trainer(shape, settings))["a step"] == whole + logits_and_weights
+    # 2.2 hidden states a layer, and the keys and values of one layer and its gradient
+    again = 512 * 36 * 5632 * 2 + 1024 * (2 * 32 * 128 + 512) * 2 * 2
+    found = _sizes(trainer(shape, replace(settings, recompute_layers=True)))
+    assert found["a step"] == again + logits_and_weights
 
 
 def test_float32_on_a_cpu_is_laid_out_twice_for_the_trainer(four_billion: Path) -> None:
@@ -142,10 +161,10 @@ def test_roles_go_where_most_is_left(four_billion: Path) -> None:
 
 def test_what_does_not_fit_says_what_would_help(four_billion: Path) -> None:
     shape = read_shape(four_billion)
-    asked = PlanQuestion(shape, MemorySettings(is_gpu=True, users=2, context=8192), 1, 20 * GIB)
+    asked = PlanQuestion(shape, MemorySettings(is_gpu=True, users=2, context=8192), 1, 23 * GIB)
     found = placed(asked)
     assert not found.fits
-    assert [change[:6] for change in found.changes] == ["8 bits", "4 bits", "2 GPUs"]
+    assert [change[:6] for change in found.changes] == ["8 bits", "4 bits", "a cont", "2 GPUs"]
     assert all("then it fits" in change for change in found.changes)
     changed = placed(replace(asked, settings=replace(asked.settings, weights="4bit")))
     assert changed.fits and ("engine.weights", "4bit") in changed.settings

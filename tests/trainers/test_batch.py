@@ -103,6 +103,28 @@ def test_a_pass_too_long_or_large_for_memory_computes_its_layers_again_and_other
     assert all(torch.allclose(after[name], value, atol=1e-6) for name, value in before.items())
 
 
+def test_the_keys_of_a_long_constant_prompt_count_when_memory_is_short(
+    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt, reply = (1, 2, 3, 4, 5) * 20, (6, 7, 8)
+    hint = HintPrompt("", (*prompt, 9))
+    sample = recorder.sample(prompt, reply, hints=(hint,))
+    # the last prompt token and two of the reply are computed, 99 before them are constant. A layer keeps of each of
+    # the three 30 hidden states of 32 numbers, and of each of the 99 keys and values for 4 heads of 8 and the mask
+    # of the three; 2 layers, 4 bytes
+    needed = (3 * 30 * 32 + 99 * (2 * 4 * 8 + 3)) * 2 * 4
+    counted = []
+    for free in (needed / 0.75 + 1, needed / 0.75 - 1):
+        monkeypatch.setattr(recompute, "free_bytes", lambda device, free=free: free)
+        calls: list[str] = []
+        trainer = LoraTrainer.open(trainer_model, settings_of(MethodSettings(), updates=1, prompts="constant"))
+        hook = register_module_forward_hook(lambda module, given, got, calls=calls: calls.append(type(module).__name__))
+        trainer.step([sample])
+        hook.remove()
+        counted.append(calls.count("Qwen3Attention"))
+    assert counted[1] == counted[0] + 2  # both layers a second time
+
+
 def test_siblings_share_no_sequence() -> None:
     parent = Reading((1, 2, 3), (2,))
     siblings = [Reading((1, 2, 3, 4, number), (4,)) for number in (5, 6)]

@@ -94,6 +94,7 @@ def policy(shape: ModelShape, settings: MemorySettings, *, name: str = "policy")
             rows * engine_width(shape) * numbers,
             f"{rows} tokens in a pass x {engine_width(shape)} numbers alive in a layer x {numbers} bytes",
         ),
+        *_piece_mask(shape, settings),
         MemoryItem(
             "logits",
             settings.users * shape.vocabulary * 4 * DRAW_COPIES,
@@ -108,6 +109,7 @@ def trainer(shape: ModelShape, settings: MemorySettings) -> ProcessMemory:
     """The trainer: base weights once for policy and teacher, LoRA with its optimiser, and one step's activations."""
     numbers, lora = settings.number, shape.lora(settings.rank)
     before = min(settings.context, shape.context)
+    scopes = 0 if settings.is_gpu else settings.scopes
     items = [
         *_weights(shape, settings, copies=_trainer_copies(settings), has_own_head=_trainer_copies(settings) > 1),
         MemoryItem(
@@ -117,13 +119,13 @@ def trainer(shape: ModelShape, settings: MemorySettings) -> ProcessMemory:
         ),
         MemoryItem(
             "scopes in memory",
-            lora * 4 * LORA_HELD * settings.scopes,
-            f"{lora} x 4 bytes x {LORA_HELD} (weight, two moments) x {settings.scopes} scopes",
+            lora * 4 * LORA_HELD * scopes,
+            f"{lora} x 4 bytes x {LORA_HELD} (weight, two moments) x {scopes} scopes (a GPU's wait in main memory)",
         ),
         MemoryItem(
             "prompts as keys and values",
-            before * shape.kv_numbers * numbers,
-            f"{before} tokens x {shape.kv_numbers} numbers x {numbers} bytes",
+            settings.samples * before * shape.kv_numbers * numbers,
+            f"{settings.samples} samples x {before} tokens x {shape.kv_numbers} numbers x {numbers} bytes",
         ),
         _step(shape, settings),
         *_read_back(shape, settings),
@@ -133,22 +135,26 @@ def trainer(shape: ModelShape, settings: MemorySettings) -> ProcessMemory:
 
 def _step(shape: ModelShape, settings: MemorySettings) -> MemoryItem:
     """What a step needs at its fullest: reading everything once, or the backward pass and the saved point."""
-    numbers = settings.number
-    read = min(READ_AT_ONCE * settings.max_tokens_per_pass, settings.context, shape.context)
+    numbers, before = settings.number, min(settings.context, shape.context)
+    read = max(before, min(READ_AT_ONCE * settings.max_tokens_per_pass, settings.samples * before))
     reading = read * trainer_width(shape) * numbers
     learned = min(settings.max_tokens_per_pass, settings.samples * settings.reply)
     kept = kept_width(shape, is_again=settings.recompute_layers)
     rows = min(learned, max(16, LOGITS // shape.vocabulary))
     lora = shape.lora(settings.rank)
     logits = rows * shape.vocabulary * 4 * LOGIT_COPIES
-    learning = learned * shape.layers * kept * numbers + logits + lora * 4 * LORA_POINT
+    layers = 2 if settings.recompute_layers else shape.layers + 1  # the last is the gradient of one
+    keys = 2 * shape.heads * shape.head_dim + min(learned, settings.reply)
+    attended = before * keys * layers * numbers
+    learning = learned * shape.layers * kept * numbers + attended + logits + lora * 4 * LORA_POINT
     return MemoryItem(
         "a step",
         max(reading, learning),
         f"the larger of reading ({read} tokens x {trainer_width(shape)} numbers alive in a layer x {numbers} bytes) "
         f"and learning ({learned} reply tokens x {shape.layers} layers x {kept} numbers x {numbers} bytes, "
-        f"{rows} rows x {shape.vocabulary} logits x 4 bytes x {LOGIT_COPIES}, and {lora} LoRA weights x 4 bytes x "
-        f"{LORA_POINT}: gradient, and the point to go back to)",
+        f"{before} prompt tokens x {keys} numbers (keys and values for each head, and the mask) x {layers} layers "
+        f"x {numbers} bytes, {rows} rows x {shape.vocabulary} logits x 4 bytes x {LOGIT_COPIES}, and {lora} LoRA "
+        f"weights x 4 bytes x {LORA_POINT}: gradient, and the point to go back to)",
     )
 
 
@@ -248,6 +254,17 @@ def _adapters(shape: ModelShape, settings: MemorySettings) -> MemoryItem:
         total * settings.number,
         f"{slots} slots x rank {settings.rank} x {numbers} numbers in and out x {settings.number} bytes",
     )
+
+
+def _piece_mask(shape: ModelShape, settings: MemorySettings) -> Iterator[MemoryItem]:
+    """On a GPU the later pieces of a prompt have a mask, repeated for the heads that share a key head."""
+    if settings.is_gpu:
+        tokens, copies = min(CHUNK, settings.context), shape.heads // shape.kv_heads + 2
+        yield MemoryItem(
+            "masks",
+            tokens * settings.context * copies * settings.number,
+            f"{tokens} tokens of a piece x {settings.context} before them x {copies} copies x {settings.number} bytes",
+        )
 
 
 def _read_back(shape: ModelShape, settings: MemorySettings) -> Iterator[MemoryItem]:

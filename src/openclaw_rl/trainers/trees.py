@@ -308,7 +308,8 @@ class Trees:
         device = self._model.device
         ids = torch.from_numpy(tokens).to(device)[None]
         positions = torch.from_numpy(plan.positions).to(device)[None]
-        with nullcontext() if self._recompute is None else self._recompute.over(ids.numel()):
+        held = len(plan.key_positions) - len(plan.positions)
+        with nullcontext() if self._recompute is None else self._recompute.over(ids.numel(), held):
             found = self._trunk(input_ids=ids, position_ids=positions, use_cache=False, openclaw_plan=plan)
         hidden: Tensor = found.last_hidden_state
         return hidden[0]
