@@ -82,7 +82,13 @@ def engine_settings(
     graphs: bool | None = None,
 ) -> EngineSettings:
     """The settings of an engine of this model or another; `graphs` as the run was asked for if it is None."""
-    return EngineSettings(model=str(model or setup.model), device=setup.device, dtype=dtype, max_rows=max_rows)
+    return EngineSettings(
+        model=str(model or setup.model),
+        device=setup.device,
+        dtype=dtype,
+        max_rows=max_rows,
+        cuda_graphs=setup.graphs if graphs is None else graphs,
+    )
 
 
 def make(setup: Setup) -> int:

@@ -133,11 +133,11 @@ def test_what_a_step_keeps_is_worked_by_hand(four_billion: Path) -> None:
     settings = MemorySettings(is_gpu=True, rank=16, context=1024, samples=1)
     logits_and_weights = 16 * 151_936 * 4 * 6 + shape.lora(16) * 20  # gradient, and the point to go back to
     # of each of 512 reply tokens 8 hidden states, attention and the MLP; of each of 1,024 prompt tokens the keys and
-    # values for 32 heads of 128 and the mask, in 36 layers and once more as a gradient
-    whole = 512 * 36 * (8 * 2560 + (4 * 32 + 2 * 8) * 128 + 4 * 9728) * 2 + 1024 * (2 * 32 * 128 + 512) * 37 * 2
+    # values of 8 heads of 128 and the mask for the 4 heads that share one, in 36 layers and once more as a gradient
+    whole = 512 * 36 * (8 * 2560 + (4 * 32 + 2 * 8) * 128 + 4 * 9728) * 2 + 1024 * (2 * 8 * 128 + 4 * 512) * 37 * 2
     assert _sizes(trainer(shape, settings))["a step"] == whole + logits_and_weights
     # 2.2 hidden states a layer, and the keys and values of one layer and its gradient
-    again = 512 * 36 * 5632 * 2 + 1024 * (2 * 32 * 128 + 512) * 2 * 2
+    again = 512 * 36 * 5632 * 2 + 1024 * (2 * 8 * 128 + 4 * 512) * 2 * 2
     found = _sizes(trainer(shape, replace(settings, recompute_layers=True)))
     assert found["a step"] == again + logits_and_weights
 

@@ -110,9 +110,9 @@ def test_the_keys_of_a_long_constant_prompt_count_when_memory_is_short(
     hint = HintPrompt("", (*prompt, 9))
     sample = recorder.sample(prompt, reply, hints=(hint,))
     # the last prompt token and two of the reply are computed, 99 before them are constant. A layer keeps of each of
-    # the three 30 hidden states of 32 numbers, and of each of the 99 keys and values for 4 heads of 8 and the mask
-    # of the three; 2 layers, 4 bytes
-    needed = (3 * 30 * 32 + 99 * (2 * 4 * 8 + 3)) * 2 * 4
+    # the three 30 hidden states of 32 numbers, and of each of the 99 keys and values of 2 heads of 8 and the mask of
+    # the three for the 2 heads that share one; 2 layers, 4 bytes
+    needed = (3 * 30 * 32 + 99 * (2 * 2 * 8 + 2 * 3)) * 2 * 4
     counted = []
     for free in (needed / 0.75 + 1, needed / 0.75 - 1):
         monkeypatch.setattr(recompute, "free_bytes", lambda device, free=free: free)

@@ -199,3 +199,23 @@ def test_with_constant_prompts_a_step_reads_each_of_them_once(
     teacher, *student = counted
     assert teacher == 22 + 2 + 3  # the prompt with its hint, and the replies but for the last token of each
     assert sum(size >= 19 for size in student) == reads  # exactly: for three updates, and a look at what they came to
+
+
+@pytest.mark.parametrize(("queries", "copies"), [(20, 0), (60, 1)])  # 2 key heads of 8: up to 32 queries are folded
+def test_a_short_reply_keeps_no_copies_of_its_prompts_keys_for_each_head(
+    trainer_model: Path, queries: int, copies: int
+) -> None:
+    model = load(trainer_model, settings_of(MethodSettings()))
+    assert model.trees is not None
+    prompt = tuple(5 + number % 50 for number in range(150))
+    bank = model.trees.bank(planted([prompt]))
+    kept: set[tuple[int, ...]] = set()
+
+    def note(tensor: Tensor) -> Tensor:
+        kept.add(tuple(tensor.shape))
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        model.trees.behind(bank, [SequenceTail(prompt[:queries], 150, bank.forest.paths[0])])
+    assert ((1, 4, 150 + queries, 8) in kept) == bool(copies)
+    assert ((1, 2, 150 + queries, 8) in kept) != bool(copies)

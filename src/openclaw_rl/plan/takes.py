@@ -144,7 +144,8 @@ def _step(shape: ModelShape, settings: MemorySettings) -> MemoryItem:
     lora = shape.lora(settings.rank)
     logits = rows * shape.vocabulary * 4 * LOGIT_COPIES
     layers = 2 if settings.recompute_layers else shape.layers + 1  # the last is the gradient of one
-    keys = 2 * shape.heads * shape.head_dim + min(learned, settings.reply)
+    own, group = min(learned, settings.reply), shape.heads // shape.kv_heads
+    keys = min(2 * shape.kv_heads * shape.head_dim + group * own, 2 * shape.heads * shape.head_dim + own)
     attended = before * keys * layers * numbers
     learning = learned * shape.layers * kept * numbers + attended + logits + lora * 4 * LORA_POINT
     return MemoryItem(
@@ -152,7 +153,7 @@ def _step(shape: ModelShape, settings: MemorySettings) -> MemoryItem:
         max(reading, learning),
         f"the larger of reading ({read} tokens x {trainer_width(shape)} numbers alive in a layer x {numbers} bytes) "
         f"and learning ({learned} reply tokens x {shape.layers} layers x {kept} numbers x {numbers} bytes, "
-        f"{before} prompt tokens x {keys} numbers (keys and values for each head, and the mask) x {layers} layers "
+        f"{before} prompt tokens x {keys} numbers (keys, values and the mask) x {layers} layers "
         f"x {numbers} bytes, {rows} rows x {shape.vocabulary} logits x 4 bytes x {LOGIT_COPIES}, and {lora} LoRA "
         f"weights x 4 bytes x {LORA_POINT}: gradient, and the point to go back to)",
     )

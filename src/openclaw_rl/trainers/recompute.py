@@ -3,8 +3,8 @@
 The memory kept for each token of each layer limits the length of a conversation that can be learned from. For 36 layers
 of width 2,560 in bfloat16 it is 5.4 MB a token, or 0.4 MB with checkpointing (`make bench-gpu`). Half of that are the
 layers' inputs; on a GPU without room for them they wait in the host's memory. A reply that continues a constant prompt
-also keeps, in each layer, the prompt's keys and values once for each head that reads them: 0.6 MB a token of such a
-prompt. With checkpointing they exist in one layer at a time.
+also keeps, in each layer, the prompt's keys and values: 0.15 MB a token of such a prompt, and 72 bytes for each of its
+own tokens and each head that shares a key head. With checkpointing they exist in one layer at a time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Recompute:
         self._token_bytes: int = config.num_hidden_layers * config.hidden_size * model.dtype.itemsize
         head_dim = config.to_dict().get("head_dim") or config.hidden_size // config.num_attention_heads
         self._number_bytes: int = config.num_hidden_layers * model.dtype.itemsize
-        self._key_numbers: int = 2 * config.num_attention_heads * head_dim
+        self._heads: int = config.num_attention_heads
+        self._key_heads: int = config.to_dict().get("num_key_value_heads") or self._heads
+        self._head_dim: int = head_dim
         self._layers: list[nn.Module] = []
         try:
             model.activation_checkpointing_enable()
@@ -49,10 +51,12 @@ class Recompute:
     def over(self, tokens: int, held: int = 0) -> Iterator[None]:
         """The context of a pass over this many tokens, which also attend to `held` tokens that were read before.
 
-        Of each of those a layer keeps the keys and values for every head, and one number of the mask for every token.
+        Of each of those a layer keeps keys and values and the mask, in the smaller form of two: as trees attend.
         """
         room = USABLE * free_bytes(self._device)
-        kept = tokens * self._token_bytes * KEPT + held * (self._key_numbers + tokens) * self._number_bytes
+        folded = 2 * self._key_heads * self._head_dim + self._heads // self._key_heads * tokens
+        copied = 2 * self._heads * self._head_dim + tokens
+        kept = tokens * self._token_bytes * KEPT + held * min(folded, copied) * self._number_bytes
         is_on = self._always or tokens > LONG_TOKENS or kept > room
         self._switch(is_on=is_on)
         is_too_much = bool(self._layers) and tokens * self._token_bytes * KEPT_AGAIN > room

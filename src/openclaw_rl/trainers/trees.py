@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
@@ -372,5 +373,26 @@ def _attend(
     for number, (first, last, since, until) in enumerate(plan.calls):
         mask = plan.mask(number, sliding_window, query.device)
         held = (query[:, :, first:last], key[:, :, since:until], value[:, :, since:until])
-        parts.append(usual(module, *held, mask, scaling=scaling, is_causal=mask is None)[0])
+        if mask is not None and last - first <= 2 * key.shape[1] * key.shape[3]:
+            parts.append(_folded(*held, mask, scaling))
+        else:
+            parts.append(usual(module, *held, mask, scaling=scaling, is_causal=mask is None)[0])
     return torch.cat(parts, 1), None
+
+
+def _folded(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None) -> Tensor:
+    """Attention [1, Q, heads, d] in which the heads that share a key head are treated as tokens.
+
+    Transformers copies keys and values for each head, and a backward pass keeps them: [heads, K, d] twice. Folded, it
+    keeps them once, and the mask for each of these heads instead: less memory where there are few queries. On a CPU it
+    took 0.65 to 0.77 of the time.
+    """
+    heads, count, shared = query.shape[1], query.shape[2], key.shape[1]
+    out = F.scaled_dot_product_attention(
+        query.reshape(1, shared, heads // shared * count, query.shape[3]),
+        key,
+        value,
+        attn_mask=mask.repeat(1, 1, heads // shared, 1),
+        scale=scaling,
+    )
+    return out.reshape(1, heads, count, value.shape[3]).transpose(1, 2)
