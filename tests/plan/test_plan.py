@@ -148,6 +148,35 @@ def test_float32_on_a_cpu_is_laid_out_twice_for_the_trainer(four_billion: Path) 
     assert found["base weights"] == 4 * (2 * (shape.linear + shape.embedding) + shape.embedding + shape.small)
 
 
+def test_on_one_gpu_the_trainer_reads_the_engines_weights(four_billion: Path) -> None:
+    shape, settings = read_shape(four_billion), MemorySettings(is_gpu=True)
+    one, two, none = (placed(PlanQuestion(shape, settings, gpus, 80 * GIB)) for gpus in (1, 2, 0))
+    weights = [
+        [
+            item.size
+            for device in found.devices
+            for role in device.roles
+            for item in role.items
+            if item.name == "base weights"
+        ]
+        for found in (one, two, none)
+    ]
+    own = 2 * (shape.linear + shape.embedding + shape.small)
+    assert weights[0] == [own, 0] and weights[1] == [own, own]
+    assert weights[2][1] > 0  # what processes share on a CPU counts for each
+    saved = one.devices[0].taken + int(1.06 * own) - sum(device.taken for device in two.devices)
+    assert abs(saved) <= 2  # bytes, of rounding
+
+
+def test_replies_to_long_prompts_are_learned_from_one_by_one(four_billion: Path) -> None:
+    shape, settings = read_shape(four_billion), MemorySettings(is_gpu=True, reply=256, samples=1, context=8000)
+    one = _sizes(trainer(shape, settings))["a step"]
+    assert _sizes(trainer(shape, replace(settings, samples=2)))["a step"] == one
+    short = replace(settings, context=200)  # 456 x 256 comparisons each: two together are cheaper than apart
+    steps = [_sizes(trainer(shape, replace(short, samples=count)))["a step"] for count in (1, 2, 3)]
+    assert steps[0] < steps[1] == steps[2]
+
+
 def test_roles_go_where_most_is_left(four_billion: Path) -> None:
     shape = read_shape(four_billion)
     two = placed(PlanQuestion(shape, MemorySettings(is_gpu=True), 2, 24 * GIB, judge=shape))
@@ -161,10 +190,11 @@ def test_roles_go_where_most_is_left(four_billion: Path) -> None:
 
 def test_what_does_not_fit_says_what_would_help(four_billion: Path) -> None:
     shape = read_shape(four_billion)
-    asked = PlanQuestion(shape, MemorySettings(is_gpu=True, users=2, context=8192), 1, 23 * GIB)
+    asked = PlanQuestion(shape, MemorySettings(is_gpu=True, users=2, context=8192), 1, 20 * GIB)
     found = placed(asked)
     assert not found.fits
-    assert [change[:6] for change in found.changes] == ["8 bits", "4 bits", "a cont", "2 GPUs"]
+    shorter = ["a cont"] * 3
+    assert [change[:6] for change in found.changes] == ["8 bits", "4 bits", *shorter, "1 user", "2 GPUs"]
     assert all("then it fits" in change for change in found.changes)
     changed = placed(replace(asked, settings=replace(asked.settings, weights="4bit")))
     assert changed.fits and ("engine.weights", "4bit") in changed.settings

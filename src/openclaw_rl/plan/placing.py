@@ -84,10 +84,13 @@ def placed(asked: PlanQuestion) -> Placing:
     return Placing(devices, tuple(_settings(asked, devices)), () if fits else tuple(_changes(asked)))
 
 
-def roles(asked: PlanQuestion) -> list[ProcessMemory]:
-    """Policy, trainer (with a separate teacher in its process), and a separate judge."""
+def roles(asked: PlanQuestion, *, borrows: bool = False) -> list[ProcessMemory]:
+    """Policy, trainer (with a separate teacher in its process), and a separate judge.
+
+    With `borrows`, the trainer reads the policy's base weights.
+    """
     found = [policy(asked.model, asked.settings)]
-    taking = trainer(asked.model, asked.settings)
+    taking = trainer(asked.model, asked.settings, borrows=borrows)
     if asked.teacher is not None:
         own = teacher(asked.teacher, asked.settings)
         taking = ProcessMemory("trainer and teacher", (*taking.items, *own.items))
@@ -100,7 +103,7 @@ def roles(asked: PlanQuestion) -> list[ProcessMemory]:
 def _devices(asked: PlanQuestion) -> tuple[Device, ...]:
     names = [f"cuda:{index}" for index in range(asked.gpus)] or ["cpu"]
     held: dict[str, list[ProcessMemory]] = {name: [] for name in names}
-    for role in roles(asked):
+    for role in roles(asked, borrows=asked.gpus == 1):  # with more, the trainer is not where the policy is
         least = min(names, key=lambda name: sum(one.size for one in held[name]))
         held[least].append(role)
     size = int(asked.memory * FREE) if asked.gpus else asked.memory

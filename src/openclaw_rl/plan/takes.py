@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isqrt
 from typing import Literal
 
 from openclaw_rl.plan.shape import BLOCK, ModelShape
@@ -16,6 +17,7 @@ BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 Bits = Literal["auto", "8bit", "4bit"]
 CHUNK = 1024  # tokens of prompts that the engine reads in one pass, at most
 READ_AT_ONCE = 8  # times max_tokens_per_pass that the trainer reads if nothing is kept for a gradient
+CHEAP = 1 << 20  # trainers.batch: comparisons of a pass up to which other prompts are read along
 LOGITS = 1 << 20  # trainer.logits_per_chunk
 LOGIT_COPIES = 6  # logits, their logarithms, the teacher's, and the gradients of these
 DRAW_COPIES = 4  # of each row's logits in the engine, in float32
@@ -105,13 +107,17 @@ def policy(shape: ModelShape, settings: MemorySettings, *, name: str = "policy")
     return ProcessMemory(name, tuple(_with_device(items, settings, "engine")))
 
 
-def trainer(shape: ModelShape, settings: MemorySettings) -> ProcessMemory:
-    """The trainer: base weights once for policy and teacher, LoRA with its optimiser, and one step's activations."""
+def trainer(shape: ModelShape, settings: MemorySettings, *, borrows: bool = False) -> ProcessMemory:
+    """The trainer: base weights once for policy and teacher, LoRA with its optimiser, and one step's activations.
+
+    With `borrows` it reads the base weights in the memory of the engine, on the same GPU (`weights.lending`).
+    """
     numbers, lora = settings.number, shape.lora(settings.rank)
     before = min(settings.context, shape.context)
     scopes = 0 if settings.is_gpu else settings.scopes
+    own = _weights(shape, settings, copies=_trainer_copies(settings), has_own_head=_trainer_copies(settings) > 1)
     items = [
-        *_weights(shape, settings, copies=_trainer_copies(settings), has_own_head=_trainer_copies(settings) > 1),
+        *([MemoryItem("base weights", 0, "the engine's are read, on the same GPU")] if borrows else own),
         MemoryItem(
             "LoRA and optimiser",
             lora * 4 * LORA_HELD,
@@ -138,7 +144,7 @@ def _step(shape: ModelShape, settings: MemorySettings) -> MemoryItem:
     numbers, before = settings.number, min(settings.context, shape.context)
     read = max(before, min(READ_AT_ONCE * settings.max_tokens_per_pass, settings.samples * before))
     reading = read * trainer_width(shape) * numbers
-    learned = min(settings.max_tokens_per_pass, settings.samples * settings.reply)
+    learned = settings.reply * _replies_at_once(settings, before)
     kept = kept_width(shape, is_again=settings.recompute_layers)
     rows = min(learned, max(16, LOGITS // shape.vocabulary))
     lora = shape.lora(settings.rank)
@@ -257,6 +263,13 @@ def _adapters(shape: ModelShape, settings: MemorySettings) -> MemoryItem:
     )
 
 
+def _replies_at_once(settings: MemorySettings, before: int) -> int:
+    """How many replies to different prompts are learned from in one pass: as `trainers.batch` puts them together."""
+    reply = min(settings.reply, settings.max_tokens_per_pass)
+    most = min(settings.samples, settings.max_tokens_per_pass // reply)
+    return max(1, min(most, isqrt(CHEAP // (reply * (reply + before)))))
+
+
 def _piece_mask(shape: ModelShape, settings: MemorySettings) -> Iterator[MemoryItem]:
     """On a GPU the later pieces of a prompt have a mask, repeated for the heads that share a key head."""
     if settings.is_gpu:
@@ -282,5 +295,5 @@ def _with_device(items: list[MemoryItem], settings: MemorySettings, part: str) -
         yield MemoryItem(PROCESS, LIBRARIES[part], f"a process of the {part} without a model: measured")
     else:
         total = sum(item.size for item in items)
-        yield MemoryItem("CUDA context", CUDA_CONTEXT, "a process's own share, known of such cards; not measured here")
+        yield MemoryItem("CUDA context", CUDA_CONTEXT, "a process's own share, typical of such cards")
         yield MemoryItem("allocator", int(CUDA_SLACK * total), f"{CUDA_SLACK:.0%} of the above, assumed")
