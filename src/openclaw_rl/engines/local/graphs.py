@@ -52,7 +52,7 @@ class CudaRecorder:
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         """Runs nothing: kernels are recorded where they would be launched."""
         graph = torch.cuda.CUDAGraph()
-        current = torch.cuda.current_stream()
+        current = torch.cuda.current_stream(self._stream.device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
             # another thread may copy a version's weights meanwhile, which is no part of the graph
