@@ -13,7 +13,7 @@ from openclaw_rl.envs.open import EnvOptions
 from openclaw_rl.envs.screen import miniwob
 from openclaw_rl.envs.screen.env import ScreenEnv
 from openclaw_rl.envs.screen.families.catalogue import FAMILIES
-from openclaw_rl.envs.screen.solving import find
+from openclaw_rl.envs.screen.solving import action_of, find
 from openclaw_rl.envs.screen.tasks import ScreenTasks, family_tasks
 from openclaw_rl.envs.screen.tree import tree_text
 from openclaw_rl.envs.task import Action, Failure, PartKind, Split, StepResult
@@ -67,6 +67,20 @@ async def test_saving_a_form_as_it_is_earns_nothing(name: str, source: ScreenTas
         assert save is not None
         step = await env.step([Action("click", {"ref": save.ref})])
         assert step.done and step.reward == 0.0
+        await env.aclose()
+
+
+@pytest.mark.parametrize("name", ["counter", "fields", "choices", "checks"])
+async def test_what_is_entered_and_not_saved_yet_earns_its_part(name: str, source: ScreenTasks) -> None:
+    for task in family_tasks(name, train=4, test=0):
+        env = ScreenEnv(source, EnvOptions())
+        await env.reset(task)
+        earned = []
+        for move in FAMILIES[name].plan(int(str(task.metadata["seed"])), task.split).moves:
+            earned.append((await env.step([action_of(await env.screen.look(), move)])).reward)
+        assert all(one is not None and one > 0 for one in earned[:-1]) and len(earned) > 1
+        assert earned[-1] == 0.0  # saving adds nothing to what it saves
+        assert (await env.evaluate()).is_success
         await env.aclose()
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from openclaw_rl.envs.screen.families.catalogue import FAMILIES
-from openclaw_rl.envs.screen.families.family import PAGES, PageFamily, judged, page_task, split_of
+from openclaw_rl.envs.screen.families.family import PAGES, PageFamily, judged, nearness, page_task, split_of
 from openclaw_rl.envs.screen.screen import PageError
 from openclaw_rl.envs.screen.tasks import family_tasks
 from openclaw_rl.envs.task import Split
@@ -60,6 +60,17 @@ def test_a_state_is_right_only_where_all_of_it_is() -> None:
     # something more than was asked for is wrong as well: 2 of 3 values are right
     more = judged({"state": {"name": "Ann", "gift": True, "pen": 1}}, wanted)
     assert (more.reward, more.right) == (0.0, 2 / 3)
+
+
+def test_a_draft_says_how_near_the_page_is_before_anything_is_saved() -> None:
+    wanted = {"saved": 7}
+    near = [judged({"state": {"saved": None}, "draft": {"saved": value}}, wanted).near for value in (4, 5, 6, 7, 8)]
+    assert near == [1 / 4, 1 / 3, 1 / 2, 1.0, 1 / 2]
+    lists = [nearness({"saved": value}, {"saved": ["a", "b"]}) for value in (["c"], ["a"], ["a", "b", "c"], ["b", "a"])]
+    assert lists == [0.0, 1 / 2, 2 / 3, 1.0]
+    assert nearness({"name": "Ann", "town": ""}, {"name": "Ann", "town": "Ulm"}) == 0.5
+    plain = judged({"state": {"saved": 4}, "draft": None}, wanted)
+    assert plain.near is None and plain.progress == plain.right == 0.0
 
 
 def test_a_page_without_a_state_is_broken() -> None:

@@ -61,7 +61,7 @@ class _ScreenEpisode:
     task: Task
     screen: Screen
     view: View | None = None  # the latest view
-    right: float = 0.0  # share of the state that was right at the last look
+    progress: float = 0.0  # towards the wanted state, at the last look
     used_s: float = 0.0
     ended: Info | None = None
     verdict: Judgement | None = None  # set when nothing can change it
@@ -70,8 +70,8 @@ class _ScreenEpisode:
 class ScreenEnv:
     """Implements Env. The observation of a step follows its last action; actions after a refused one are not done.
 
-    Failures are in Info.failure and never raised, as in a shell's environment. A step's reward is how much
-    more of the state is right, if a page can measure it; rewards add up to the share that is right at the end.
+    Failures are in Info.failure and never raised, as in a shell's environment. A step's reward is how much nearer the
+    page came to the wanted state, if it can measure this; with pages that show no drafts, how much more of it is right.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ScreenEnv:
             opened = self._clock()
             episode = _ScreenEpisode(task, screen)
             parts = await self._seen(episode)
-            episode.right = (await screen.judge()).right or 0.0
+            episode.progress = (await screen.judge()).progress or 0.0
         except (TaskError, BoxError) as problem:
             self._failed = failed(problem)
             if screen is not None:
@@ -136,8 +136,8 @@ class ScreenEnv:
         said = [Part(PartKind.TEXT, f"[not done: {refused}]")] if refused else []
         said += [Part(PartKind.TEXT, "[the task is over]")] if is_over else []
         observation = Observation((*said, *parts), episode.screen.tools, info)
-        gained = None if verdict.right is None else verdict.right - episode.right
-        episode.right = verdict.right or 0.0
+        gained = None if verdict.progress is None else verdict.progress - episode.progress
+        episode.progress = verdict.progress or 0.0
         return StepResult(observation, gained, done=is_over, truncated=is_late, info=info)
 
     async def _act(self, episode: _ScreenEpisode, actions: Sequence[Action]) -> tuple[str, bool]:

@@ -50,12 +50,22 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict on the task's state. `right` is the share of it that is right, None if it cannot be determined."""
+    """The verdict on the task's state. `right` is the share of it that is right, None if it cannot be determined.
+
+    `near`, in [0, 1], says how near the page is to the wanted state, with what is entered and not saved yet; None for a
+    page that does not show this.
+    """
 
     reward: float
     is_over: bool = False  # nothing can change the verdict any more
     right: float | None = None
     details: str = ""
+    near: float | None = None
+
+    @property
+    def progress(self) -> float | None:
+        """What a step's reward is the change of."""
+        return self.right if self.near is None else self.near
 
 
 class Screen(Protocol):

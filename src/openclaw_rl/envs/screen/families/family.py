@@ -17,7 +17,8 @@ from openclaw_rl.envs.screen.site import Site
 from openclaw_rl.envs.task import Split
 
 PAGES = Path(__file__).parent.parent / "pages"
-STATE = "() => ({ state: window.task.state(), isOver: window.task.isOver })"
+STATE = """() => ({ state: window.task.state(), isOver: window.task.isOver,
+draft: window.task.draft ? window.task.draft() : null })"""
 TEST_SHARE = 5  # one in five contents is in the test split
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title></title><style>{css}</style></head>
 <body><main id="root"></main><script>{kit}</script><script>{script}
@@ -79,7 +80,7 @@ def page_task(family: str, plan: PagePlan) -> PageTask:
 
 
 def judged(found: Json, wanted: Mapping[str, Json]) -> Judgement:
-    """1 if the state is exactly the wanted one. `right`: the share of values that are right."""
+    """1 if the state is exactly the wanted one. `right`: the share of values that are right; `near`: of the draft's."""
     state = found.get("state") if isinstance(found, dict) else None
     if not isinstance(found, dict) or not isinstance(state, dict):
         raise PageError(f"the page gives no state: {json.dumps(found)[:200]}")
@@ -87,7 +88,29 @@ def judged(found: Json, wanted: Mapping[str, Json]) -> Judgement:
     right = [name for name in names if name in wanted and name in state and state[name] == wanted[name]]
     wrong = [f"{name} is {json.dumps(state.get(name))[:100]}" for name in names if name not in right]
     share = len(right) / len(names) if names else 1.0
-    return Judgement(float(not wrong), bool(found.get("isOver")), share, "; ".join(wrong))
+    draft = found.get("draft")
+    near = None if not isinstance(draft, dict) else nearness(draft, wanted)
+    return Judgement(float(not wrong), bool(found.get("isOver")), share, "; ".join(wrong), near)
+
+
+def nearness(draft: Mapping[str, Json], wanted: Mapping[str, Json]) -> float:
+    """How near these values are to the wanted ones, in [0, 1]: the mean of all.
+
+    A number off by d has 1 / (1 + d), a list the share of its and the wanted elements that are in both, others 1 or 0.
+    """
+    names = {*draft, *wanted}
+    return sum(_near(draft.get(name), wanted.get(name)) for name in names) / len(names) if names else 1.0
+
+
+def _near(value: Json, wanted: Json) -> float:
+    if value == wanted:
+        return 1.0
+    if isinstance(value, int | float) and isinstance(wanted, int | float):
+        return 1 / (1 + abs(value - wanted))
+    if isinstance(value, list) and isinstance(wanted, list):
+        either = [*value, *(one for one in wanted if one not in value)]
+        return sum(one in value and one in wanted for one in either) / len(either)
+    return 0.0
 
 
 @cache

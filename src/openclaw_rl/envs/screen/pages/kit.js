@@ -13,6 +13,7 @@ const button = (label, onclick, attributes) => h("button", { type: "button", onc
 const field = (label, input) => h("label", { class: "field" }, label + " ", input);
 const select = (options, attributes) => h("select", attributes || {}, options.map((one) => h("option", {}, one)));
 const root = document.getElementById("root");
-const task = window.task = { isOver: false, state: () => ({}) };
+// `draft`, if a page has one, gives the state that saving at this moment would give.
+const task = window.task = { isOver: false, state: () => ({}), draft: null };
 const finish = () => { task.isOver = true; root.replaceChildren(h("p", {}, "Done.")); };
 const draw = (...children) => { if (!task.isOver) root.replaceChildren(...children.flat(Infinity).filter(Boolean)); };
