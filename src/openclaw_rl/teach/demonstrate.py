@@ -21,6 +21,7 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.asking import concerns, is_strange, reading, reply_logp, sampled_reply
 from openclaw_rl.teach.elsewhere import OtherRequests
+from openclaw_rl.teach.near import NearRequests
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.wording.likeness import is_general
 
@@ -113,8 +114,12 @@ class Demonstrator:
         if self.others is None or not is_general(own, " ".join(item.text for item in turn.messages)):
             return sample
         hint_prompt, shown = await self.others.content.consistent(turn, hint, sample.shown)
-        elsewhere = await self.others.shown(turn, own, [item for item in known if item.text != own])
-        return replace(sample, hints=(hint_prompt,), shown=shown, elsewhere=elsewhere)
+        beside = [item for item in known if item.text != own]
+        is_contrary = hint_prompt.tokens != hint.tokens
+        near = await NearRequests(self.others).shown(turn, own, beside, is_contrary=is_contrary)
+        elsewhere = await self.others.shown(turn, own, beside, with_shipped=not near)
+        found = replace(sample, hints=(hint_prompt,), shown=shown, elsewhere=(*near, *elsewhere))
+        return replace(found, is_literal=bool(near))
 
     async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         """The sample of a reply without a correction, with those of its user's known hints that it follows.

@@ -36,6 +36,11 @@ class Lesson:
         return self.sample.is_taught
 
     @property
+    def is_literal(self) -> bool:
+        """Whether the teacher's own tokens are learned: the content of its reply was checked, and is not a held one."""
+        return self.is_taught and self.sample.is_literal and self.sample.hints[0].tokens != self.sample.prompt
+
+    @property
     def has_signal(self) -> bool:
         """Whether anything but the anchor moves the policy."""
         return bool(self.advantage) or bool(self.hints)
