@@ -107,6 +107,9 @@ class Demonstrator:
     async def _elsewhere(self, turn: Turn, known: Sequence[PlacedHint], sample: Sample) -> Sample:
         """The sample with demonstrations on other requests, and without those that contradict the corrected reply.
 
+        If the hint changes the content of replies to requests like the corrected one, these take the place of the
+        shipped ones, and the demonstrations are learned token by token (`teach/near.py`).
+
         As given without `others`, or if the hint would not mean the same in another task. Raises EngineError.
         """
         (hint,) = sample.hints
@@ -115,8 +118,7 @@ class Demonstrator:
             return sample
         hint_prompt, shown = await self.others.content.consistent(turn, hint, sample.shown)
         beside = [item for item in known if item.text != own]
-        is_contrary = hint_prompt.tokens != hint.tokens
-        near = await NearRequests(self.others).shown(turn, own, beside, is_contrary=is_contrary)
+        near = await NearRequests(self.others).shown(turn, own, beside)
         elsewhere = await self.others.shown(turn, own, beside, with_shipped=not near)
         found = replace(sample, hints=(hint_prompt,), shown=shown, elsewhere=(*near, *elsewhere))
         return replace(found, is_literal=bool(near))

@@ -16,6 +16,7 @@ from openclaw_rl.core.hint import PlacedHint, last_user_index
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.turn import Turn
+from openclaw_rl.teach.contradictions import COSTLY
 from openclaw_rl.teach.elsewhere import AskedRequest, OtherRequests, Request
 from openclaw_rl.teach.variants import with_less, with_other_numbers
 
@@ -47,13 +48,11 @@ class NearRequests:
 
     others: OtherRequests
 
-    async def shown(
-        self, turn: Turn, hint: str, known: Sequence[PlacedHint], *, is_contrary: bool
-    ) -> tuple[OtherRequestReply, ...]:
+    async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[OtherRequestReply, ...]:
         """Checked replies to requests with other numbers, and the replies without hints to requests with less in them.
 
-        None if the hint changes no content, on the corrected request (`is_contrary`) or on any with other numbers; nor
-        if there are no numbers, or if no reply passes. Raises EngineError.
+        None if fewer than `COSTLY` of the replies with the hint contradict those without; nor if the request has no
+        numbers, or if no reply passes the check. Raises EngineError.
         """
         if self.others.settings.other_requests == 0:
             return ()
@@ -62,7 +61,8 @@ class NearRequests:
         asked = await self._asked(turn, with_other_numbers(words, NUMBERED))
         trials = [found for one in asked if (found := await self._tried(one, hint, known)) is not None]
         self.others.contradictions.note(hint, [trial.is_contrary for trial in trials])
-        if not is_contrary and not any(trial.is_contrary for trial in trials):
+        contrary = sum(trial.is_contrary for trial in trials)
+        if not contrary or contrary < COSTLY * len(trials):
             return ()
         taught = [agreed for trial in trials if (agreed := await self._agreeing(trial)) is not None]
         log.info("near requests turn=%s: %d of %d replies pass", turn.id, len(taught), len(trials))
