@@ -35,6 +35,7 @@ async def test_a_sample_comes_back_with_all_its_replies(
 ) -> None:
     await paired_and_judged(store, "a")
     made = replace(a_sample(a_turn("a")), hints=HINTS, shown=shown, own=own, is_taught=True, elsewhere=elsewhere)
+    made = replace(made, is_literal=bool(elsewhere))
     await store.admit(made)
     assert await store.ready(limit=9) == [made]
 

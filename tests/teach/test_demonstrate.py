@@ -234,7 +234,10 @@ class Elsewhere(OtherRequests):
 
     asked: list[tuple[str, list[str]]] = field(default_factory=list)
 
-    async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[OtherRequestReply, ...]:
+    async def shown(
+        self, turn: Turn, hint: str, known: Sequence[PlacedHint], *, with_shipped: bool = True
+    ) -> tuple[OtherRequestReply, ...]:
+        assert with_shipped
         self.asked.append((hint, [item.text for item in known]))
         return ()
 

@@ -2,140 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
+from elsewhere_double import END, KIND, PLAIN, SHORT, Base, ids_of, others, text
 
-from openclaw_rl.core.adapter import Adapter
-from openclaw_rl.core.completion import Finish, SampledToken, Scores, Span
 from openclaw_rl.core.facts import StoreFacts
-from openclaw_rl.core.hint import LABEL, Hint, PlacedHint
-from openclaw_rl.core.message import Json, Message, Role, Tool, ToolCall, message
-from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.hint import LABEL, PlacedHint
+from openclaw_rl.core.message import Message, Role, ToolCall, message
 from openclaw_rl.core.sample import HintPrompt, SampledReply
-from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import EngineError
-from openclaw_rl.teach.elsewhere import MOST_SHIPPED, WARMTH, Opening, OtherRequests, shipped, thanks
-from openclaw_rl.teach.settings import TeachSettings
+from openclaw_rl.teach.elsewhere import MOST_SHIPPED, WARMTH, OtherRequests, shipped, thanks
 from openclaw_rl.teach.status import teach_findings
 from openclaw_rl.testing.turns import a_turn
-
-END, OPENING = 2, tuple(b"user: ")
-PLAIN, KIND, SHORT = "Write plainly.", "Be kind.", "Be short."
-
-
-def ids_of(said: str) -> tuple[int, ...]:
-    return tuple(said.encode())
-
-
-class Bytes:
-    """A prompt is the bytes of its messages' texts."""
-
-    def prompt(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[Tool],
-        served: Turn | None,
-        *,
-        options: Mapping[str, Json] | None = None,
-    ) -> Prompt:
-        return Prompt(ids_of("\n".join(item.text for item in messages)))
-
-    def hinted(self, turn: Turn, hint: Hint) -> Prompt:
-        raise NotImplementedError
-
-    def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
-        return self.prompt(messages, (), None)
-
-    def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
-        return message(Role.ASSISTANT, text(tokens[:-1])), ()
-
-
-def text(ids: Sequence[int]) -> str:
-    return bytes(ids).decode()
-
-
-@dataclass
-class Base:
-    """Answers "ok", "plain" or "kind" by the hints it reads, and makes up `invented` requests, one for each seed.
-
-    `surprise` is what each token of a user's words costs it, in nats. Told a hint after its own reply it says `again`,
-    if anything; a token that it does not say has `unlikely` nats. Told several hints it follows `only` one, if that is
-    among them, and says "kind", but "plain" with seeds from `late` on.
-    """
-
-    invented: tuple[str, ...] = ()
-    surprise: float = 1.0
-    endless: str = "\0"
-    is_away: bool = False
-    again: str = ""
-    unlikely: float = -3.0
-    only: str = ""
-    late: int = 1_000_000
-    opened: int = 0
-    drawn: list[tuple[float, int | None]] = field(default_factory=list)  # temperature and seed of each reply to a hint
-
-    def _says(self, read: str) -> str:
-        told = read.partition(LABEL)[2]
-        if self.only and self.only in told:
-            return "kind"
-        if self.again and read.endswith(f"\n{PLAIN}"):
-            return self.again
-        return "plain" if PLAIN in told else "kind" if KIND in told else "sh" if SHORT in told else "ok"
-
-    async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
-        if self.is_away:
-            raise EngineError("away")
-        if prompt.tokens == OPENING:
-            assert version == BASE and sampling.seed is not None and sampling.temperature == 1.0
-            self.opened += 1
-            ids = (*ids_of(self.invented[sampling.seed % len(self.invented)]), END)
-        else:
-            read = text(prompt.tokens)
-            if LABEL in read:
-                self.drawn.append((sampling.temperature, sampling.seed))
-            is_late = PLAIN in read and sampling.seed is not None and sampling.seed >= self.late
-            said = ids_of("plain" if is_late else self._says(read))
-            ids = (said * 9)[: sampling.max_tokens] if self.endless in read else (*said, END)
-        for index, token in enumerate(ids):
-            yield SampledToken(token, -0.1, -0.1, version, finish=Finish.STOP if index + 1 == len(ids) else None)
-
-    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
-        read, said = prompt.tokens[:start], prompt.tokens[start:]
-        if read == OPENING:
-            return Scores(start, (-self.surprise,) * len(said), ())
-        likely = (*ids_of(self._says(text(read))), END)
-        return Scores(
-            start, tuple(-0.1 if likely[at : at + 1] == (t,) else self.unlikely for at, t in enumerate(said)), ()
-        )
-
-    async def load(self, adapter: Adapter) -> None:
-        raise NotImplementedError
-
-    async def unload(self, version: PolicyVersion) -> None:
-        raise NotImplementedError
-
-
-def others(
-    engine: Base, *earlier: Turn, most: int = 3, answer: str = "", asked_in: Sequence[Turn] = ()
-) -> OtherRequests:
-    async def known(turn: Turn) -> Sequence[Turn]:
-        return earlier
-
-    async def wished(turn: Turn) -> Sequence[Turn]:
-        return asked_in
-
-    async def answered(turn: Turn) -> Sequence[Message]:
-        return [message(Role.USER, answer)] if answer else ()
-
-    def opens(before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Opening | None:
-        return Opening(OPENING, END, text, ids_of) if engine.invented else None
-
-    settings = TeachSettings(other_requests=most, probe_tokens=12)
-    return OtherRequests(engine, Bytes(), (END,), settings, known, wished, answered, opens)
 
 
 async def asked(found: OtherRequests, turn: Turn) -> list[str]:

@@ -10,7 +10,7 @@ import torch
 from trainer_models import Recorder, policy_logp, settings_of
 
 from openclaw_rl.algo.methods.topk import Divergence, bin_divergence, with_tail
-from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
 from openclaw_rl.core.version import BASE
 from openclaw_rl.trainers.lessons import lessons, shares
 from openclaw_rl.trainers.lora import LoraTrainer
@@ -76,6 +76,32 @@ def test_the_gradient_is_that_of_the_forward_divergence_alone(
     assert max(float(one.abs().max()) for one in expected) > 1e-4
     for one, other in zip(expected, found, strict=True):
         assert torch.allclose(one, other, rtol=0, atol=1e-6)
+
+
+def test_of_a_checked_demonstration_the_tokens_are_learned_and_not_what_else_the_teacher_would_say(
+    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = moved(trainer_model, recorder, Method.TOPK)
+    shown = SampledReply((10, 11, 12, 14), (-1.0,) * 4, BASE)
+    plain = recorder.sample((1, 2, 3), SPOKEN, turn="corrected", hints=(HINT,))
+    checked = replace(plain, elsewhere=(OtherRequestReply((4, 5), HINT, shown),), is_literal=True)
+    literal = gradient_of(trainer, checked, monkeypatch)
+    spread = gradient_of(trainer, replace(checked, is_literal=False), monkeypatch)
+    hidden = trainer.model.hidden(torch.tensor([(4, 5, *shown.tokens)]))[0]
+    logp = trainer.model.logits(hidden[1:-1]).log_softmax(-1)
+    tokens = torch.autograd.grad(-logp[range(4), shown.tokens].mean(), list(dict(trainer.model.named()).values()))
+    whole = forward_gradient(trainer, replace(plain, prompt=(4, 5), response=shown.tokens))
+    assert max(float((one - other).abs().max()) for one, other in zip(literal, spread, strict=True)) > 1e-3
+    for one, other, own, all_of_it in zip(literal, spread, tokens, whole, strict=True):
+        # half of the step's eight tokens are the demonstration's
+        assert torch.allclose(one - other, 0.5 * (own - all_of_it), rtol=0, atol=1e-6)
+
+
+def test_neither_a_served_reply_nor_one_that_is_held_is_learned_token_by_token(recorder: Recorder) -> None:
+    held = OtherRequestReply((4, 5), HintPrompt("", (4, 5)), SampledReply((10,), (-1.0,), BASE))
+    checked = OtherRequestReply((4, 5), HINT, SampledReply((10,), (-1.0,), BASE))
+    found = lessons([taught(recorder, elsewhere=(held, checked), is_literal=True)], MethodSettings(name=Method.TOPK))
+    assert [lesson.is_literal for lesson in found] == [False, False, True]
 
 
 def test_what_was_recorded_behind_the_hint_changes_nothing(

@@ -100,6 +100,10 @@ class Sample:
     `kept`, if a grammar constrained the reply, is the log of the share of the model's distribution that it left
     at each response token; empty if none did. Tokens it forced are outside the `mask`.
 
+    `is_literal` if the content of the demonstrations was checked: their own tokens are learned, since the teacher's
+    whole distribution also contains what it says when it gets the content wrong. One whose hint's prompt is its
+    prompt holds the base model's reply to that request.
+
     A step of an episode has an `outcome`, perhaps its own `score`, and `peers`: all steps whose rewards its own is
     compared with, including itself.
     """
@@ -125,6 +129,7 @@ class Sample:
     elsewhere: tuple[OtherRequestReply, ...] = ()
     rehearses: tuple[str, ...] = ()
     kept: tuple[float, ...] = ()
+    is_literal: bool = False
 
     def __post_init__(self) -> None:
         if not self.prompt or not self.response:

@@ -21,6 +21,7 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.asking import concerns, is_strange, reading, reply_logp, sampled_reply
 from openclaw_rl.teach.elsewhere import OtherRequests
+from openclaw_rl.teach.near import NearRequests
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.wording.likeness import is_general
 
@@ -106,6 +107,9 @@ class Demonstrator:
     async def _elsewhere(self, turn: Turn, known: Sequence[PlacedHint], sample: Sample) -> Sample:
         """The sample with demonstrations on other requests, and without those that contradict the corrected reply.
 
+        If the hint changes the content of replies to requests like the corrected one, these take the place of the
+        shipped ones, and the demonstrations are learned token by token (`teach/near.py`).
+
         As given without `others`, or if the hint would not mean the same in another task. Raises EngineError.
         """
         (hint,) = sample.hints
@@ -113,8 +117,11 @@ class Demonstrator:
         if self.others is None or not is_general(own, " ".join(item.text for item in turn.messages)):
             return sample
         hint_prompt, shown = await self.others.content.consistent(turn, hint, sample.shown)
-        elsewhere = await self.others.shown(turn, own, [item for item in known if item.text != own])
-        return replace(sample, hints=(hint_prompt,), shown=shown, elsewhere=elsewhere)
+        beside = [item for item in known if item.text != own]
+        near = await NearRequests(self.others).shown(turn, own, beside)
+        elsewhere = await self.others.shown(turn, own, beside, with_shipped=not near)
+        found = replace(sample, hints=(hint_prompt,), shown=shown, elsewhere=(*near, *elsewhere))
+        return replace(found, is_literal=bool(near))
 
     async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         """The sample of a reply without a correction, with those of its user's known hints that it follows.

@@ -54,7 +54,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class _AskedRequest:
+class AskedRequest:
     """A request in the place of a corrected turn's, its prompt without hints, and the seed of replies to it."""
 
     turn: Turn
@@ -73,7 +73,7 @@ class Opening:
     encode: Callable[[str], Sequence[int]]
 
 
-_Reading = tuple[Sequence[str], Prompt | None, SampledReply | None]  # hints, the prompt with them, and a reply to it
+Reading = tuple[Sequence[str], Prompt | None, SampledReply | None]  # hints, the prompt with them, and a reply to it
 Opens = Callable[[Sequence[Message], Sequence[Tool], Mapping[str, Json] | None], Opening | None]
 
 
@@ -106,7 +106,9 @@ class OtherRequests:
         self._unhinted.clear()
         self.contradictions.let_go()
 
-    async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[OtherRequestReply, ...]:
+    async def shown(
+        self, turn: Turn, hint: str, known: Sequence[PlacedHint], *, with_shipped: bool = True
+    ) -> tuple[OtherRequestReply, ...]:
         """The base model's replies to other requests, given the hint and those `known` hints that concern them.
 
         Replies that do not end are left out. One that contradicts the reply without hints is replaced by another if
@@ -114,7 +116,7 @@ class OtherRequests:
         """
         if self.settings.other_requests == 0:
             return ()
-        requests = await self.requests(turn)
+        requests = await self.requests(turn, with_shipped=with_shipped)
         opened = await self._all(turn, requests, hint, known)
         later = await self._later(turn, [(one, made) for one, made in zip(requests, opened, strict=True) if made])
         return tuple(each for each in (*opened, *await self._all(turn, later, hint, known)) if each is not None)
@@ -130,7 +132,7 @@ class OtherRequests:
 
         return await asyncio.gather(*(one(request, seed) for seed, request in enumerate(requests)))
 
-    async def requests(self, turn: Turn) -> list[Request]:
+    async def requests(self, turn: Turn, *, with_shipped: bool = True) -> list[Request]:
         """At most `other_requests` requests, no two with the same words, and none with those of the turn."""
         most = self.settings.other_requests
         seen = {_words(turn.messages)}
@@ -140,7 +142,7 @@ class OtherRequests:
         made_up = await self._invented(turn, system, max(most // MADE_UP, most - len(wished) - len(own)))
         found = spread(wished, (most - len(made_up)) * 2 // 3)
         found += spread(own, most - len(made_up) - len(found))
-        room = min(most, MOST_SHIPPED) - len(found) - len(made_up)
+        room = (min(most, MOST_SHIPPED) if with_shipped else 0) - len(found) - len(made_up)
         for words in [*made_up, *shipped()[: max(0, room)]]:
             if words not in seen:
                 seen.add(words)
@@ -215,15 +217,15 @@ class OtherRequests:
     async def _shown(
         self, turn: Turn, request: Request, hint: str, known: Sequence[PlacedHint], seed: int
     ) -> OtherRequestReply | None:
-        bare = await self._prompt(turn, request.messages)
+        bare = await self.prompt(turn, request.messages)
         if bare is None:
             return None
-        asked = _AskedRequest(turn, request, bare, seed)
-        hints, hinted, said = await self._read(asked, hint, [one.text for one in known])
+        asked = AskedRequest(turn, request, bare, seed)
+        hints, hinted, said = await self.read(asked, hint, [one.text for one in known])
         if hinted is None or said is None:
             return None
         check = self.content
-        anchored = await self._anchored(asked, hints)
+        anchored = await self.anchored(asked, hints)
         if anchored is not None:
             is_contrary = await check.contradicts(hinted, anchored, said.tokens)
             if hint in hints:
@@ -234,15 +236,15 @@ class OtherRequests:
             return None
         return OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn)
 
-    async def _read(self, asked: _AskedRequest, hint: str, known: Sequence[str]) -> _Reading:
-        """What the teacher reads with a request: the hints that concern it, of the known ones and the new one.
+    async def read(self, asked: AskedRequest, hint: str, known: Sequence[str]) -> Reading:
+        """The hints that a teacher reads with a request, and a reply: those that concern it, of the known and the new.
 
         So a wish that the weights have lost is taught again. The new hint is also read if no other concerns the
         request. If the base model does not show it next to all of these, it is read next to the newest half, and then
         alone: a wish is learned, though others are lost where the model cannot follow both.
         """
         if known:
-            await self._without_hints(asked)  # once, before all that follow ask for it
+            await self.without_hints(asked)  # once, before all that follow ask for it
         concern = await asyncio.gather(*(self._concerns(asked, one) for one in (*known, hint) if known))
         standing = [one for one, is_concerned in zip(known, concern, strict=False) if is_concerned]
         if standing and not concern[-1]:
@@ -253,17 +255,17 @@ class OtherRequests:
                 return shown
         return await self._drawn(asked, [hint])
 
-    async def _drawn(self, asked: _AskedRequest, hints: Sequence[str]) -> _Reading:
-        hinted = await self._prompt(asked.turn, _with(asked.request.messages, hints))
+    async def _drawn(self, asked: AskedRequest, hints: Sequence[str]) -> Reading:
+        hinted = await self.prompt(asked.turn, _with(asked.request.messages, hints))
         return hints, hinted, None if hinted is None else await self.content.drawn(hinted, asked.seed)
 
-    async def _showing(self, asked: _AskedRequest, others: Sequence[str], hint: str) -> _Reading | None:
+    async def _showing(self, asked: AskedRequest, others: Sequence[str], hint: str) -> Reading | None:
         """A reply that shows a hint which is read after others; None if none of `DRAWS` does.
 
         It shows the hint if it is less likely with the others alone.
         """
-        hinted = await self._prompt(asked.turn, _with(asked.request.messages, [*others, hint]))
-        without = await self._prompt(asked.turn, _with(asked.request.messages, others))
+        hinted = await self.prompt(asked.turn, _with(asked.request.messages, [*others, hint]))
+        without = await self.prompt(asked.turn, _with(asked.request.messages, others))
         if hinted is None or without is None:
             return None
         for draw in range(DRAWS):
@@ -275,22 +277,22 @@ class OtherRequests:
                 return (*others, hint), hinted, said
         return None
 
-    async def _concerns(self, asked: _AskedRequest, hint: str) -> bool:
+    async def _concerns(self, asked: AskedRequest, hint: str) -> bool:
         """Whether a hint concerns a request. Next to others it would only distract: given many, a model follows few."""
-        own = await self._without_hints(asked)
-        hinted = await self._prompt(asked.turn, _with(asked.request.messages, [hint]))
+        own = await self.without_hints(asked)
+        hinted = await self.prompt(asked.turn, _with(asked.request.messages, [hint]))
         return own is None or hinted is None or await concerns(self.engine, own, hinted)
 
-    async def _anchored(self, asked: _AskedRequest, hints: Sequence[str]) -> Prompt | None:
+    async def anchored(self, asked: AskedRequest, hints: Sequence[str]) -> Prompt | None:
         """The prompt with the base model's reply to a request without hints, and then the hints as the next message.
 
         None if that reply does not end or calls a tool, or if the template refuses.
         """
-        said = await self._without_hints(asked)
+        said = await self.without_hints(asked)
         reply = None if said is None else await self.content.decoded(said)
         return None if reply is None else await self.content.after(asked.turn, asked.request.messages, reply, hints)
 
-    async def _without_hints(self, asked: _AskedRequest) -> SampledReply | None:
+    async def without_hints(self, asked: AskedRequest) -> SampledReply | None:
         """The base model's reply to a request without hints; None if it does not end."""
         key = (asked.bare.tokens, asked.seed)
         if key not in self._unhinted:
@@ -305,7 +307,8 @@ class OtherRequests:
         longest = self.settings.probe_tokens
         return ContentCheck(self.engine, self.renderer, self.stop_ids, longest, self.warmth, self.contradictions)
 
-    async def _prompt(self, turn: Turn, messages: Sequence[Message]) -> Prompt | None:
+    async def prompt(self, turn: Turn, messages: Sequence[Message]) -> Prompt | None:
+        """The prompt of messages in the place of a turn's; None if the template refuses."""
         try:
             return await asyncio.to_thread(self.renderer.prompt, messages, turn.tools, None, options=turn.options)
         except (RequestError, ValueError):

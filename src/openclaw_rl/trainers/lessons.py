@@ -36,6 +36,12 @@ class Lesson:
         return self.sample.is_taught
 
     @property
+    def is_literal(self) -> bool:
+        """Whether a demonstration's own tokens are learned: its content was checked, and the teacher reads a hint."""
+        is_read_with_hint = any(hint.tokens != self.sample.prompt for hint in self.hints)
+        return self.is_taught and self.sample.is_literal and is_read_with_hint
+
+    @property
     def has_signal(self) -> bool:
         """Whether anything but the anchor moves the policy."""
         return bool(self.advantage) or bool(self.hints)
@@ -89,10 +95,12 @@ def parts(sample: Sample) -> list[Sample]:
 
     A score is for the served reply. If that was the teacher's, the policy is not rewarded for it.
     """
-    served = replace(_unscored(sample) if sample.is_taught else sample, own=None, shown=(), elsewhere=())
+    unscored = _unscored(sample) if sample.is_taught else sample
+    served = replace(unscored, own=None, shown=(), elsewhere=(), is_literal=False)
+    beside = replace(served, is_literal=sample.is_literal)
     own = [] if sample.own is None else [_said_beside(served, sample.own, is_taught=False)]
-    shown = [_said_beside(served, reply, is_taught=True) for reply in sample.shown]
-    return [served, *own, *shown, *(_said_elsewhere(served, other) for other in sample.elsewhere)]
+    shown = [_said_beside(beside, reply, is_taught=True) for reply in sample.shown]
+    return [served, *own, *shown, *(_said_elsewhere(beside, other) for other in sample.elsewhere)]
 
 
 def _said_elsewhere(served: Sample, other: OtherRequestReply) -> Sample:

@@ -371,5 +371,5 @@ class LoraTrainer:
             kept = teacher if weights.distill or one.is_taught else None
             anchor = anchored(reference[index], hinted)
             held = (advantage, reference[index], kept, one.is_taught, anchor, selected[index])
-            found.append(Targets(ids[index], old[index], share, *held))
+            found.append(Targets(ids[index], old[index], share, *held, is_literal=one.is_literal))
         return found

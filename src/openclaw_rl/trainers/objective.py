@@ -10,7 +10,7 @@ from torch import Tensor
 
 from openclaw_rl.algo.loss import is_clipped, kl_k3
 from openclaw_rl.algo.method import SelectedTokens
-from openclaw_rl.algo.methods.topk import demonstration_distance
+from openclaw_rl.algo.methods.topk import demonstration_distance, literal_distance
 from openclaw_rl.trainers.batch import chunks
 from openclaw_rl.trainers.lessons import TermWeights
 from openclaw_rl.trainers.model import Speaker
@@ -27,7 +27,7 @@ class Targets:
     hidden states given its hint, are None if their terms do not apply. If the teacher itself sampled (`is_taught`), the
     distance is the forward divergence, whatever the method's own form. `anchored` [n] is 1 where the anchor to the base
     applies and 0 where it does not, None if it applies everywhere. `selected` is what the selected form compares, None
-    if it is the policy as it is read.
+    if it is the policy as it is read. `is_literal`: the distance of a taught reply is that to its own tokens.
     """
 
     ids: Tensor
@@ -39,6 +39,7 @@ class Targets:
     is_taught: bool = False
     anchored: Tensor | None = None
     selected: SelectedTokens | None = None
+    is_literal: bool = False
 
 
 @dataclass(slots=True)
@@ -151,6 +152,8 @@ class Objective:
     def _distill(self, all_logp: Tensor, targets: Targets, rows: slice) -> Tensor:
         """The distance to the teacher at each position, [c]."""
         assert targets.teacher is not None
+        if targets.is_literal:
+            return literal_distance(all_logp, targets.ids[rows])
         with torch.no_grad():
             teacher_logp = self._teacher.logits(targets.teacher[rows]).log_softmax(-1)
         if targets.is_taught:

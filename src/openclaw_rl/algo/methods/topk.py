@@ -81,6 +81,11 @@ def demonstration_distance(policy: Tensor, teacher: Tensor, options: LossOptions
     return tail_divergence(policy, teacher, top_k=most, kind=Divergence.FORWARD)
 
 
+def literal_distance(policy: Tensor, ids: Tensor) -> Tensor:
+    """-log pi(a_t | s_t) of the teacher's own tokens, where their content was checked. [T, V] and [T] in, [T] out."""
+    return -policy.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
+
+
 TAIL = Distillation(
     top_k=50, hint_selection=HintSelection.CONTRARY, is_target=True, reads_sampler=False, distance=tail_distance
 )

@@ -1,0 +1,114 @@
+"""Demonstrations on requests like the corrected one, if its hint also changes the content of replies.
+
+A base model that is told a wish may reply wrongly where it replies rightly without it. Whether it does is tried on the
+corrected request with other numbers. If so, only replies are learned that contradict none of several that it gives
+without the hint, and requests with less in them keep the replies that they have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from openclaw_rl.core.hint import PlacedHint, last_user_index
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.teach.contradictions import COSTLY
+from openclaw_rl.teach.elsewhere import AskedRequest, OtherRequests, Request
+from openclaw_rl.teach.variants import with_less, with_other_numbers
+
+log = logging.getLogger(__name__)
+NUMBERED = 8  # requests with other numbers
+SHORTER = 8  # requests with less in them
+UNHINTED = 3  # replies without the hint that a demonstration must agree with
+DRAWS, DRAW_SEEDS = 4, 1_000  # of a demonstration until one agrees, and between the seeds of one request's replies
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A request with other numbers, the hints that its reply was given, their prompt and the reply.
+
+    `anchored` is the prompt with the base model's reply without hints and then the hints: the reply may contradict it.
+    """
+
+    asked: AskedRequest
+    hints: Sequence[str]
+    hinted: Prompt
+    said: SampledReply
+    anchored: Prompt
+    is_contrary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NearRequests:
+    """Asks the base model through `others`, which finds all other requests."""
+
+    others: OtherRequests
+
+    async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[OtherRequestReply, ...]:
+        """Checked replies to requests with other numbers, and the replies without hints to requests with less in them.
+
+        None if fewer than `COSTLY` of the replies with the hint contradict those without; nor if the request has no
+        numbers, or if no reply passes the check. Raises EngineError.
+        """
+        if self.others.settings.other_requests == 0:
+            return ()
+        at = last_user_index(turn.messages)
+        words = "" if at is None else turn.messages[at].text
+        asked = await self._asked(turn, with_other_numbers(words, NUMBERED))
+        trials = [found for one in asked if (found := await self._tried(one, hint, known)) is not None]
+        self.others.contradictions.note(hint, [trial.is_contrary for trial in trials])
+        contrary = sum(trial.is_contrary for trial in trials)
+        if not contrary or contrary < COSTLY * len(trials):
+            return ()
+        taught = [agreed for trial in trials if (agreed := await self._agreeing(trial)) is not None]
+        log.info("near requests turn=%s: %d of %d replies pass", turn.id, len(taught), len(trials))
+        if not taught:
+            return ()
+        shorter = await self._asked(turn, with_less(words, SHORTER))
+        held = [reply for one in shorter if (reply := await self._held(one, hint)) is not None]
+        return (*taught, *held)
+
+    async def _asked(self, turn: Turn, texts: Sequence[str]) -> list[AskedRequest]:
+        """The corrected request with these texts in place of its own."""
+        at, found = last_user_index(turn.messages), []
+        for seed, text in enumerate(texts if at is not None else ()):
+            messages = [item.with_text(text) if index == at else item for index, item in enumerate(turn.messages)]
+            bare = await self.others.prompt(turn, messages)
+            if bare is not None:
+                found.append(AskedRequest(turn, Request(tuple(messages)), bare, seed))
+        return found
+
+    async def _tried(self, asked: AskedRequest, hint: str, known: Sequence[PlacedHint]) -> _Trial | None:
+        hints, hinted, said = await self.others.read(asked, hint, [one.text for one in known])
+        anchored = await self.others.anchored(asked, hints)
+        if hinted is None or said is None or anchored is None:
+            return None
+        is_contrary = await self.others.content.contradicts(hinted, anchored, said.tokens)
+        return _Trial(asked, hints, hinted, said, anchored, is_contrary)
+
+    async def _agreeing(self, trial: _Trial) -> OtherRequestReply | None:
+        """A reply with the hint that contradicts none of several without it; None if none is drawn."""
+        check = self.others.content
+        again = [replace(trial.asked, seed=trial.asked.seed + draw * DRAW_SEEDS) for draw in range(1, UNHINTED)]
+        drawn = await asyncio.gather(*(self.others.anchored(asked, trial.hints) for asked in again))
+        anchors = list(dict.fromkeys([trial.anchored, *(prompt for prompt in drawn if prompt is not None)]))
+        read, said = trial.hinted, trial.said if not trial.is_contrary else None
+        for draw in range(DRAWS + 1):
+            if said is not None:
+                others = [prompt for prompt in anchors if prompt is not read]
+                found = await asyncio.gather(*(check.contradicts(read, prompt, said.tokens) for prompt in others))
+                if not any(found):
+                    hint = HintPrompt(" ".join(trial.hints), read.tokens)
+                    return OtherRequestReply(trial.asked.bare.tokens, hint, said)
+            read = anchors[draw % len(anchors)]
+            said = await check.second(trial.hinted, read, trial.asked.seed + draw * DRAW_SEEDS)
+        return None
+
+    async def _held(self, asked: AskedRequest, hint: str) -> OtherRequestReply | None:
+        """The base model's reply without hints, read without hints, too."""
+        said = await self.others.without_hints(asked)
+        return None if said is None else OtherRequestReply(asked.bare.tokens, HintPrompt(hint, asked.bare.tokens), said)

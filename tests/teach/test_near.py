@@ -1,0 +1,74 @@
+"""Requests like a corrected one: what is learned and what is held there if the hint changes the content of replies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from elsewhere_double import END, PLAIN, Base, ids_of, others, text
+
+from openclaw_rl.core.hint import LABEL
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply
+from openclaw_rl.teach.near import NUMBERED, NearRequests
+from openclaw_rl.testing.turns import a_turn
+
+CONTRARY = {"again": "plan", "unlikely": -6.0}
+
+
+async def near(engine: Base, asked: str = "What is 2 + 2?", *, most: int = 3) -> tuple[OtherRequestReply, ...]:
+    return await NearRequests(others(engine, most=most)).shown(a_turn("t", asked), PLAIN, ())
+
+
+async def test_a_hint_that_changes_no_content_is_not_taught_there() -> None:
+    assert await near(Base(again="plain", unlikely=-6.0)) == ()
+
+
+@dataclass
+class Seldom(Base):
+    """Contradicts itself on the first `contrary` requests that it is asked with a hint."""
+
+    contrary: int = 1
+    asked: list[str] = field(default_factory=list)
+
+    def says(self, read: str, seed: int | None = None) -> str:
+        if LABEL not in read and read.endswith(f"\n{PLAIN}"):
+            request = read.partition("\n")[0]
+            if request not in self.asked:
+                self.asked.append(request)
+            return "plan" if self.asked.index(request) < self.contrary else "plain"
+        return super().says(read, seed)
+
+
+@pytest.mark.parametrize(("contrary", "is_taught"), [(1, False), (2, True)])
+async def test_one_contrary_reply_of_eight_may_be_chance_and_two_are_not(contrary: int, is_taught: bool) -> None:
+    found = await near(Seldom(unlikely=-6.0, contrary=contrary))
+    said = [text(one.reply.tokens[:-1]) for one in found[:NUMBERED]]
+    assert sorted(said) == (["plain"] * (NUMBERED - contrary) + ["plan"] * contrary if is_taught else [])
+
+
+async def test_a_contrary_reply_is_replaced_and_requests_with_less_keep_what_is_said_without_the_hint() -> None:
+    found = await near(Base(**CONTRARY))  # type: ignore[arg-type]
+    taught, held = found[:NUMBERED], found[NUMBERED:]
+    assert {text(one.reply.tokens[:-1]) for one in taught} == {"plan"}
+    assert all(text(one.hint.tokens) == f"{text(one.prompt)}\nok\n{PLAIN}" for one in taught)
+    assert held and all(one.hint == HintPrompt(PLAIN, one.prompt) for one in held)
+    assert {one.reply.tokens for one in held} == {(*ids_of("ok"), END)}
+    assert all(len(text(one.prompt)) < len("What is 2 + 2?") for one in held)
+
+
+class Unsure(Base):
+    """Says "no" to a request without hints whose seed is late, and another thing when told the hint after that."""
+
+    def says(self, read: str, seed: int | None = None) -> str:
+        if LABEL not in read and PLAIN not in read and seed is not None and seed >= 1_000:
+            return "no"
+        return "play" if read.endswith(f"no\n{PLAIN}") else super().says(read, seed)
+
+
+async def test_nothing_is_learned_where_replies_without_the_hint_disagree() -> None:
+    assert await near(Unsure(**CONTRARY)) == ()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("asked", "most"), [("Why does bread rise?", 3), ("What is 2 + 2?", 0)])
+async def test_nor_without_numbers_nor_if_no_other_requests_are_wanted(asked: str, most: int) -> None:
+    assert await near(Base(**CONTRARY), asked, most=most) == ()  # type: ignore[arg-type]
