@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import pytest
 from elsewhere_double import END, PLAIN, Base, ids_of, others, text
 
 from openclaw_rl.core.hint import LABEL
-from openclaw_rl.core.sample import HintPrompt, OtherRequestReply
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
+from openclaw_rl.core.version import BASE
 from openclaw_rl.teach.near import NUMBERED, NearRequests
 from openclaw_rl.testing.turns import a_turn
 
@@ -16,7 +18,7 @@ CONTRARY = {"again": "plan", "unlikely": -6.0}
 
 
 async def near(engine: Base, asked: str = "What is 2 + 2?", *, most: int = 3) -> tuple[OtherRequestReply, ...]:
-    return await NearRequests(others(engine, most=most)).shown(a_turn("t", asked), PLAIN, ())
+    return (await NearRequests(others(engine, most=most)).found(a_turn("t", asked), PLAIN, (), ())).replies
 
 
 async def test_a_hint_that_changes_no_content_is_not_taught_there() -> None:
@@ -72,3 +74,33 @@ async def test_nothing_is_learned_where_replies_without_the_hint_disagree() -> N
 @pytest.mark.parametrize(("asked", "most"), [("Why does bread rise?", 3), ("What is 2 + 2?", 0)])
 async def test_nor_without_numbers_nor_if_no_other_requests_are_wanted(asked: str, most: int) -> None:
     assert await near(Base(**CONTRARY), asked, most=most) == ()  # type: ignore[arg-type]
+
+
+@dataclass
+class Sums(Base):
+    """Adds the numbers of a request. Given the hint after its own reply it states the sum only if `is_whole`."""
+
+    is_whole: bool = True
+
+    def says(self, read: str, seed: int | None = None) -> str:
+        added = sum(int(one) for one in re.findall(r"\d+", read.partition("?")[0]))
+        if LABEL not in read and read.endswith(f"\n{PLAIN}"):
+            return f"plan {added}" if self.is_whole else "plan"
+        return super().says(read, seed) if PLAIN in read else f"ok {added}"
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_a_reply_without_the_result_is_not_learned(is_whole: bool) -> None:
+    asked = "What is 21 + 35?"
+    found = await near(Sums(unlikely=-6.0, is_whole=is_whole), asked)
+    assert bool(found) == is_whole
+    for one in found[: NUMBERED if is_whole else 0]:
+        added = sum(int(number) for number in re.findall(r"\d+", text(one.prompt)))
+        assert text(one.reply.tokens[:-1]) == f"plan {added}"
+
+
+async def test_replies_to_the_corrected_request_without_its_result_are_left_out() -> None:
+    shown = tuple(SampledReply((*ids_of(said), END), (-0.1,) * (len(said) + 1), BASE) for said in ("plan 56", "plan"))
+    turn = a_turn("t", "What is 21 + 35?")
+    asking = NearRequests(others(Sums(unlikely=-6.0)))
+    assert (await asking.found(turn, PLAIN, (), shown)).shown == shown[:1]

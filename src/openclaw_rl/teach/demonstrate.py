@@ -118,10 +118,10 @@ class Demonstrator:
             return sample
         hint_prompt, shown = await self.others.content.consistent(turn, hint, sample.shown)
         beside = [item for item in known if item.text != own]
-        near = await NearRequests(self.others).shown(turn, own, beside)
-        elsewhere = await self.others.shown(turn, own, beside, with_shipped=not near)
-        found = replace(sample, hints=(hint_prompt,), shown=shown, elsewhere=(*near, *elsewhere))
-        return replace(found, is_literal=bool(near))
+        near = await NearRequests(self.others).found(turn, own, beside, shown)
+        elsewhere = await self.others.shown(turn, own, beside, with_shipped=not near.replies)
+        found = replace(sample, hints=(hint_prompt,), shown=near.shown, elsewhere=(*near.replies, *elsewhere))
+        return replace(found, is_literal=bool(near.replies))
 
     async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         """The sample of a reply without a correction, with those of its user's known hints that it follows.

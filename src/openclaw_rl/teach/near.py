@@ -1,8 +1,8 @@
 """Demonstrations on requests like the corrected one, if its hint also changes the content of replies.
 
 A base model that is told a wish may reply wrongly where it replies rightly without it. Whether it does is tried on the
-corrected request with other numbers. If so, only replies are learned that contradict none of several that it gives
-without the hint, and requests with less in them keep the replies that they have.
+corrected request with other numbers. If so, only replies are learned that show the hint, contradict none of several
+that it gives without the hint and state their result, and requests with less in them keep the replies that they have.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from openclaw_rl.core.hint import PlacedHint, last_user_index
+from openclaw_rl.core.hint import CONCERNS_NATS, PlacedHint, last_user_index
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE
+from openclaw_rl.teach.asking import reply_logp
 from openclaw_rl.teach.contradictions import COSTLY
 from openclaw_rl.teach.elsewhere import AskedRequest, OtherRequests, Request
+from openclaw_rl.teach.results import result, states
 from openclaw_rl.teach.variants import with_less, with_other_numbers
 
 log = logging.getLogger(__name__)
@@ -43,34 +46,70 @@ class _Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class NearReplies:
+    """What is learned if a hint costs content: `replies` to near requests, and those `shown` on the corrected one."""
+
+    replies: tuple[OtherRequestReply, ...]
+    shown: tuple[SampledReply, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NearRequests:
     """Asks the base model through `others`, which finds all other requests."""
 
     others: OtherRequests
 
-    async def shown(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> tuple[OtherRequestReply, ...]:
+    async def found(
+        self, turn: Turn, hint: str, known: Sequence[PlacedHint], shown: tuple[SampledReply, ...]
+    ) -> NearReplies:
         """Checked replies to requests with other numbers, and the replies without hints to requests with less in them.
 
-        None if fewer than `COSTLY` of the replies with the hint contradict those without; nor if the request has no
+        Of the replies `shown` on the corrected request those that state its result. No replies, and `shown` as it is,
+        if fewer than `COSTLY` of the replies with the hint contradict those without; also if the request has no
         numbers, or if no reply passes the check. Raises EngineError.
         """
-        if self.others.settings.other_requests == 0:
-            return ()
+        nothing = NearReplies((), shown)
         at = last_user_index(turn.messages)
-        words = "" if at is None else turn.messages[at].text
+        if self.others.settings.other_requests == 0 or at is None:
+            return nothing
+        words = turn.messages[at].text
         asked = await self._asked(turn, with_other_numbers(words, NUMBERED))
         trials = [found for one in asked if (found := await self._tried(one, hint, known)) is not None]
         self.others.contradictions.note(hint, [trial.is_contrary for trial in trials])
         contrary = sum(trial.is_contrary for trial in trials)
         if not contrary or contrary < COSTLY * len(trials):
-            return ()
-        taught = [agreed for trial in trials if (agreed := await self._agreeing(trial)) is not None]
+            return nothing
+        untold = [await self._untold(trial.asked) for trial in trials]
+        taught: list[OtherRequestReply] = []
+        for index, trial in enumerate(trials):
+            elsewhere = untold[:index] + untold[index + 1 :]
+            stated = result(untold[index], trial.asked.request.messages[at].text, elsewhere)
+            if (agreed := await self._agreeing(trial, stated)) is not None:
+                taught.append(agreed)
         log.info("near requests turn=%s: %d of %d replies pass", turn.id, len(taught), len(trials))
         if not taught:
-            return ()
+            return nothing
         shorter = await self._asked(turn, with_less(words, SHORTER))
         held = [reply for one in shorter if (reply := await self._held(one, hint)) is not None]
-        return (*taught, *held)
+        return NearReplies((*taught, *held), await self._stating(turn, words, untold, shown))
+
+    async def _stating(
+        self, turn: Turn, words: str, elsewhere: Sequence[Sequence[str]], shown: tuple[SampledReply, ...]
+    ) -> tuple[SampledReply, ...]:
+        """Those replies to the corrected request that state the result which all replies without hints state."""
+        own = await self._asked(turn, [words])
+        stated = result(await self._untold(own[0]), words, elsewhere) if own else None
+        said = [(reply, await self.others.content.decoded(reply)) for reply in shown]
+        return tuple(reply for reply, read in said if read is None or states(read.text, stated))
+
+    async def _untold(self, asked: AskedRequest) -> list[str]:
+        """The texts of several replies without hints; those that do not end are left out."""
+        texts = []
+        for draw in range(UNHINTED):
+            said = await self.others.without_hints(replace(asked, seed=asked.seed + draw * DRAW_SEEDS))
+            reply = None if said is None else await self.others.content.decoded(said)
+            texts += [] if reply is None else [reply.text]
+        return texts
 
     async def _asked(self, turn: Turn, texts: Sequence[str]) -> list[AskedRequest]:
         """The corrected request with these texts in place of its own."""
@@ -90,15 +129,18 @@ class NearRequests:
         is_contrary = await self.others.content.contradicts(hinted, anchored, said.tokens)
         return _Trial(asked, hints, hinted, said, anchored, is_contrary)
 
-    async def _agreeing(self, trial: _Trial) -> OtherRequestReply | None:
-        """A reply with the hint that contradicts none of several without it; None if none is drawn."""
+    async def _agreeing(self, trial: _Trial, stated: str | None) -> OtherRequestReply | None:
+        """A reply with the hint that contradicts none of several without it and states their result; None if not drawn.
+
+        It must also show the hint: be likelier with it than without.
+        """
         check = self.others.content
         again = [replace(trial.asked, seed=trial.asked.seed + draw * DRAW_SEEDS) for draw in range(1, UNHINTED)]
         drawn = await asyncio.gather(*(self.others.anchored(asked, trial.hints) for asked in again))
         anchors = list(dict.fromkeys([trial.anchored, *(prompt for prompt in drawn if prompt is not None)]))
         read, said = trial.hinted, trial.said if not trial.is_contrary else None
         for draw in range(DRAWS + 1):
-            if said is not None:
+            if said is not None and await self._shows(trial, said) and await self._states(said, stated):
                 others = [prompt for prompt in anchors if prompt is not read]
                 found = await asyncio.gather(*(check.contradicts(read, prompt, said.tokens) for prompt in others))
                 if not any(found):
@@ -107,6 +149,17 @@ class NearRequests:
             read = anchors[draw % len(anchors)]
             said = await check.second(trial.hinted, read, trial.asked.seed + draw * DRAW_SEEDS)
         return None
+
+    async def _shows(self, trial: _Trial, said: SampledReply) -> bool:
+        bare, hinted = [
+            await reply_logp(self.others.engine, prompt, said.tokens, BASE)
+            for prompt in (trial.asked.bare, trial.hinted)
+        ]
+        return sum(hinted) - sum(bare) >= CONCERNS_NATS
+
+    async def _states(self, said: SampledReply, stated: str | None) -> bool:
+        reply = await self.others.content.decoded(said)
+        return reply is not None and states(reply.text, stated)
 
     async def _held(self, asked: AskedRequest, hint: str) -> OtherRequestReply | None:
         """The base model's reply without hints, read without hints, too."""

@@ -1,0 +1,51 @@
+"""The results that replies state, in several languages and forms."""
+
+from __future__ import annotations
+
+import pytest
+
+from openclaw_rl.teach.results import result, states
+
+OTHERS = [
+    ["**Step 1:** 2 + 5 = 7. **Step 2:** 7 - 4 = 3. The answer is **3**."],
+    ["**Step 1:** 8 + 9 = 17. **Step 2:** 17 - 5 = 12. The answer is **12**."],
+    ["**Step 1:** 4 + 6 = 10. **Step 2:** 10 - 9 = 1. The answer is **1**."],
+]
+ASKED = "Mia has 6 cards, buys 3 more and gives 2 away. How many has she?"
+
+
+def test_the_last_word_that_depends_on_the_numbers_is_the_result() -> None:
+    said = "**Step 1:** 6 + 3 = 9. **Step 2:** 9 - 2 = 7. The answer is **7**."
+    assert result([said, said.replace("Step", "Part")], ASKED, OTHERS) == "7"
+
+
+def test_replies_that_end_in_different_results_have_none() -> None:
+    assert result(["6 + 3 = 9, so 7.", "6 + 3 = 9, so 9."], ASKED, OTHERS) is None
+
+
+def test_words_of_the_request_and_of_other_replies_are_no_result() -> None:
+    assert result(["Mia has 6 cards. The answer is Step 2."], ASKED, OTHERS) is None
+
+
+@pytest.mark.parametrize(
+    ("replies", "asked", "elsewhere", "found"),
+    [
+        (
+            ["Das macht 41 Euro.", "Zusammen 41 Euro."],
+            "Was kosten 3 Hefte und 2 Stifte?",
+            [["Das macht 17 Euro."]],
+            "41",
+        ),
+        (["It falls on a Tuesday."], "Which day is 14 May?", [["It falls on a Friday."]], "tuesday"),
+        (["\u7b54\u6848\u662f\u4e5d\u3002"], "3 + 6 ?", [["\u7b54\u6848\u662f\u4e8c\u3002"]], "\u4e5d"),
+    ],
+)
+def test_neither_the_language_nor_digits_are_assumed(
+    replies: list[str], asked: str, elsewhere: list[list[str]], found: str
+) -> None:
+    assert result(replies, asked, elsewhere) == found
+
+
+def test_a_reply_that_ends_a_step_early_does_not_state_it() -> None:
+    assert not states("We add the 3 cards, which is 6 + 3 = 9. So Mia has 9 cards now.", "7")
+    assert states("7.", "7") and states("anything", None)
