@@ -165,8 +165,9 @@ test-cluster: .venv/installed-ray  ## roles on a Ray cluster of several nodes, a
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs -m "slow or not slow" tests/cluster
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs -m slow tests/trainers
 
+# ONLY="kills" or "speed"; KINDS="server,rank,node,program": some of what is killed.
 bench-cluster: .venv/installed-ray  ## a node with servers, a rank and the program itself killed on a Ray cluster: refused, lost, twice; how soon a version is served; two servers against one
-	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.cluster
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.cluster $(if $(ONLY),--only $(ONLY)) $(if $(KINDS),--kinds $(KINDS))
 
 # Beside .venv, whose packages it sees. Triton's interpreter needs a numpy before 2.4.
 build/kernels/installed: .venv/installed

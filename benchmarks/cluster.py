@@ -1,6 +1,6 @@
 """`make bench-cluster`: the whole loop on a Ray cluster of several nodes on this machine, while parts of it are killed.
 
-python -m benchmarks.cluster [--only kills,speed]
+python -m benchmarks.cluster [--only kills,speed] [--kinds server,rank,node,program]
 
 `kills`: clients talk without pause to `openclaw-rl serve --cluster`, with two servers of the model and two trainer
 ranks on nodes. In turn a server, a rank, a node with a server and the program itself are killed; after each the run
@@ -20,6 +20,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -43,7 +44,11 @@ def main() -> None:
     """Measures, and prints the figures."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="kills,speed")
-    parts = parser.parse_args().only.split(",")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="what is killed, in turn")
+    given = parser.parse_args()
+    parts, kinds = given.only.split(","), given.kinds.split(",")
+    if unknown := set(kinds) - set(KINDS):
+        parser.error(f"there is no kind {', '.join(sorted(unknown))}")
     if importlib.util.find_spec("ray") is None:
         sys.exit("Ray is not installed: make bench-cluster")
     figures: Figures = {}
@@ -53,7 +58,7 @@ def main() -> None:
         if "speed" in parts:
             figures["two_servers_over_one"] = asyncio.run(speed(ground))
         if "kills" in parts:
-            figures["kills"] = asyncio.run(kills(ground))
+            figures["kills"] = asyncio.run(kills(ground, kinds))
     figures["seconds"] = round(time.monotonic() - begin)
     figures["conditions"] = conditions(
         "bundled (2.6 M parameters, float32), on three Ray nodes of one machine", threads=1, seeds=[0], repeats=ROUNDS
@@ -92,11 +97,11 @@ async def _tokens_a_second(engine: RemoteEngine, number: int) -> float:
     return sum(counts) / (time.perf_counter() - begin)
 
 
-async def kills(ground: Ground) -> Figures:
+async def kills(ground: Ground, kinds: Sequence[str] = KINDS) -> Figures:
     """What clients were told while things were killed, and what is true of the store afterwards."""
     told, target, program = Told(), Target(), Program(ground)
-    back_s: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    during: dict[str, dict[str, int]] = {kind: {"refused": 0, "broken_off": 0} for kind in KINDS}
+    back_s: dict[str, list[float]] = {kind: [] for kind in kinds}
+    during: dict[str, dict[str, int]] = {kind: {"refused": 0, "broken_off": 0} for kind in kinds}
     await program.prepare()
     try:
         target.url = await program.start()
@@ -104,8 +109,8 @@ async def kills(ground: Ground) -> Figures:
             for client in range(CLIENTS):
                 group.create_task(talk(client, "cluster", target, told, max_tokens=40, pause_s=0.05))
             await _learned(program, told)
-            for number in range(ROUNDS * len(KINDS)):
-                kind = KINDS[number % len(KINDS)]
+            for number in range(ROUNDS * len(kinds)):
+                kind = kinds[number % len(kinds)]
                 before = (told.wrong_status, told.broken_off)
                 begin = time.monotonic()
                 await _kill(kind, program, target)
