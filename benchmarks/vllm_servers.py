@@ -151,7 +151,6 @@ async def stream(http: aiohttp.ClientSession, target: Target, *, count: int, num
         "messages": [{"role": "user", "content": f"Tell me a long story about the number {number}.{text}"}],
         "max_tokens": count,
         "temperature": 1.0,
-        "seed": number,
         "ignore_eos": True,
         "logprobs": True,
         "stream": True,

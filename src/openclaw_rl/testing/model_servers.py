@@ -196,7 +196,7 @@ def _vllm_problem(server: ModelServer, body: dict[str, Any]) -> str:
 async def _vllm_stream(
     server: ModelServer, request: web.Request, body: dict[str, Any], version: PolicyVersion, *, by_ids: bool
 ) -> web.StreamResponse:
-    sampling = sampling_of(body, body["max_tokens"], body["stop_token_ids"], body["seed"], body["logprobs"])
+    sampling = sampling_of(body, body["max_tokens"], body["stop_token_ids"], body.get("seed"), body["logprobs"])
     answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await answer.prepare(request)
     try:
@@ -246,7 +246,7 @@ async def _vllm_scores(server: ModelServer, body: dict[str, Any], version: Polic
     return web.json_response({"choices": [{"text": "x", "finish_reason": "length", "prompt_logprobs": rows}]})
 
 
-def sampling_of(body: dict[str, Any], most: int, stops: list[int], seed: int, top: int) -> Sampling:
+def sampling_of(body: dict[str, Any], most: int, stops: list[int], seed: int | None, top: int) -> Sampling:
     """The sampling options, from the fields with the same names in both servers."""
     top_k = max(0, body["top_k"])
     return Sampling(most, body["temperature"], top_k=top_k, seed=seed, stop_ids=tuple(stops), top_logprobs=top)

@@ -153,7 +153,7 @@ async def _stream(
 async def _say(server: ModelServer, answer: web.StreamResponse, body: dict[str, Any], *, is_incremental: bool) -> None:
     params = body["sampling_params"]
     stops = [] if params["ignore_eos"] else params["stop_token_ids"]  # as the real one does
-    most, seed = params["max_new_tokens"], params["sampling_seed"]
+    most, seed = params["max_new_tokens"], params.get("sampling_seed")
     sampling = sampling_of(params, most, stops, seed, body["top_logprobs_num"])
     rows: list[list[Any]] = []
     tops: list[list[list[Any]]] = []

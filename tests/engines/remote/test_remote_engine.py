@@ -139,6 +139,16 @@ async def test_biases_and_cuts_are_sent_as_they_are() -> None:
     assert {name: sent[name] for name in wanted} == wanted
 
 
+async def test_a_seed_is_sent_only_where_one_is_wanted() -> None:
+    """vLLM keeps a generator for each request with a seed, and on a CPU ends if it reads its prompt in pieces."""
+    server = a_server()
+    async with engine_on(server) as engine:
+        await said(engine, Sampling(2))
+        assert "seed" not in server.asked[-1]
+        await said(engine, Sampling(2, seed=11))
+        assert server.asked[-1]["seed"] == 11
+
+
 async def test_answers_one_after_another_share_a_connection_and_what_the_server_had_read_is_counted() -> None:
     server = a_server(cached=3)
     async with engine_on(server) as engine:

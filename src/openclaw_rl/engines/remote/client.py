@@ -73,7 +73,7 @@ class RemoteEngine:
         self._adapters = replicas[0].adapters
         self._leaving: set[PolicyVersion] = set()
         self._users: dict[PolicyVersion, int] = {}
-        self._seeds = random.Random(settings.seed)
+        self._seeds = None if settings.seed is None else random.Random(settings.seed)
         self._salt = secrets.token_hex(8)
         self._scores = asyncio.Semaphore(SCORES_AT_ONCE * len(replicas))
         self._background: set[asyncio.Task[None]] = set()
@@ -136,7 +136,7 @@ class RemoteEngine:
         limit = self._settings.max_rows + self._settings.max_waiting
         if sum(self._users.values()) >= limit * len(self._replicas):
             raise _full(f"{sum(self._users.values())} requests are running or waiting")
-        seed = self._seeds.getrandbits(62) if sampling.seed is None else sampling.seed
+        seed = self._seeds.getrandbits(62) if sampling.seed is None and self._seeds else sampling.seed
         room = self._info.context_length - len(prompt)
         asked = replace(sampling, max_tokens=min(sampling.max_tokens, room))
         said: list[int] = []
@@ -236,13 +236,14 @@ class RemoteEngine:
 
     # -- requests
     async def _pieces(
-        self, prompt: Prompt, sampling: Sampling, version: PolicyVersion, seed: int, said: list[int]
+        self, prompt: Prompt, sampling: Sampling, version: PolicyVersion, seed: int | None, said: list[int]
     ) -> AsyncGenerator[Piece, None]:
         """The pieces of one answer, from as many servers as needed; the next one reads `said` as prompt."""
         for attempt in range(ATTEMPTS):
             replica = await self._place(prompt)
             left = replace(sampling, max_tokens=sampling.max_tokens - len(said))
-            ask = RemoteRequest((*prompt.tokens, *said), left, "", seed + attempt, self._salt)
+            own = None if seed is None else seed + attempt
+            ask = RemoteRequest((*prompt.tokens, *said), left, "", own, self._salt)
             last: Piece | None = None
             try:
                 with _running(replica):

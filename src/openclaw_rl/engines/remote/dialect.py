@@ -36,7 +36,7 @@ class RemoteRequest:
     tokens: tuple[int, ...]
     sampling: Sampling
     adapter: str
-    seed: int
+    seed: int | None  # sent only if answers must be repeatable: servers are slower with it, and some end
     salt: str = ""  # prompts with different salts share no cache
 
 

@@ -164,8 +164,9 @@ def _body(ask: RemoteRequest) -> dict[str, Json]:
         "stop_token_ids": list(sampling.stop_ids),
         "ignore_eos": not sampling.stop_ids,  # it would ignore these as well
         "skip_special_tokens": False,
-        "sampling_seed": ask.seed & (2**63 - 1),  # has an effect only with --enable-deterministic-inference
     }
+    if ask.seed is not None:  # has an effect only with --enable-deterministic-inference
+        params["sampling_seed"] = ask.seed & (2**63 - 1)
     if sampling.leaning is not None:
         leaning = sampling.leaning
         params |= {"presence_penalty": leaning.presence, "frequency_penalty": leaning.frequency}

@@ -189,7 +189,7 @@ async def _has_tokens(http: ServerHttp, base: str) -> bool:
     return True
 
 
-def _params(sampling: Sampling, seed: int) -> dict[str, Json]:
+def _params(sampling: Sampling, seed: int | None) -> dict[str, Json]:
     """The sampling parameters, by the names that both routes use."""
     params: dict[str, Json] = {
         "max_tokens": sampling.max_tokens,
@@ -197,12 +197,12 @@ def _params(sampling: Sampling, seed: int) -> dict[str, Json]:
         "top_p": sampling.top_p or 1e-9,  # vLLM refuses 0, which means the likeliest token here
         "top_k": sampling.top_k,
         "min_p": sampling.min_p,
-        "seed": seed & (2**63 - 1),
         "logprobs": sampling.top_logprobs,
         "skip_special_tokens": False,
         "ignore_eos": True,
         "stop_token_ids": list(sampling.stop_ids),
     }
+    params |= {} if seed is None else {"seed": seed & (2**63 - 1)}
     leaning = sampling.leaning
     if leaning is not None:
         params |= {"presence_penalty": leaning.presence, "frequency_penalty": leaning.frequency}
