@@ -74,24 +74,27 @@ class NearRequests:
             return nothing
         words = turn.messages[at].text
         asked = await self._asked(turn, with_other_numbers(words, NUMBERED))
-        trials = [found for one in asked if (found := await self._tried(one, hint, known)) is not None]
+        tried = await asyncio.gather(*(self._tried(one, hint, known) for one in asked))
+        trials = [trial for trial in tried if trial is not None]
         self.others.contradictions.note(hint, [trial.is_contrary for trial in trials])
         contrary = sum(trial.is_contrary for trial in trials)
         if not contrary or contrary < COSTLY * len(trials):
             return nothing
-        untold = [await self._untold(trial.asked) for trial in trials]
-        taught: list[OtherRequestReply] = []
-        for index, trial in enumerate(trials):
-            elsewhere = untold[:index] + untold[index + 1 :]
-            stated = result(untold[index], trial.asked.request.messages[at].text, elsewhere)
-            if (agreed := await self._agreeing(trial, stated)) is not None:
-                taught.append(agreed)
+        untold = await asyncio.gather(*(self._untold(trial.asked) for trial in trials))
+        stated = [
+            result(own, trial.asked.request.messages[at].text, untold[:index] + untold[index + 1 :])
+            for index, (trial, own) in enumerate(zip(trials, untold, strict=True))
+        ]
+        agreed = await asyncio.gather(*map(self._agreeing, trials, stated))
+        taught = [reply for reply in agreed if reply is not None]
         log.info("near requests turn=%s: %d of %d replies pass", turn.id, len(taught), len(trials))
         if not taught:
             return nothing
         shorter = await self._asked(turn, with_less(words, SHORTER))
-        held = [reply for one in shorter if (reply := await self._held(one, hint)) is not None]
-        return NearReplies((*taught, *held), await self._stating(turn, words, untold, shown))
+        held = await asyncio.gather(*(self._held(one, hint) for one in shorter))
+        return NearReplies(
+            (*taught, *(reply for reply in held if reply is not None)), await self._stating(turn, words, untold, shown)
+        )
 
     async def _stating(
         self, turn: Turn, words: str, elsewhere: Sequence[Sequence[str]], shown: tuple[SampledReply, ...]

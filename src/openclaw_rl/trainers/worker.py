@@ -176,7 +176,8 @@ def _serve(calls: queue.Queue[object], answers: _Answers) -> None:
     torch.set_num_threads(first.settings.threads)
     loans = Loans(loan_folder(cache_folder()))
     trainer = LoraTrainer.open(first.model, first.settings, ranks, loans=loans)
-    threading.Thread(target=_watch, args=(loans, answers), daemon=True).start()
+    if loans.count:
+        threading.Thread(target=_watch, args=(loans, answers), daemon=True).start()
     gc.collect()
     give_back()
     if first.resume is not None:

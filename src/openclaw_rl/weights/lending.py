@@ -93,6 +93,11 @@ class Loans:
         self._ipc: StorageIpc = ipc or CudaIpc()
         self._held: list[int] = []  # open files, whose locks are their lenders'
 
+    @property
+    def count(self) -> int:
+        """How many processes' weights are read here."""
+        return len(self._held)
+
     def reach(self, device: torch.device) -> bool:
         """Whether memory on this device can be borrowed at all."""
         return self._ipc.place(device) is not None

@@ -17,7 +17,7 @@ from torch import Tensor
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.engines import EngineSettings
 from openclaw_rl.engines.local.build import open_core
-from openclaw_rl.engines.local.cache import RowsLook
+from openclaw_rl.engines.local.cache import AttentionParams
 from openclaw_rl.engines.local.core import Core
 from openclaw_rl.engines.local.graphs import WORTH_RECORDING
 
@@ -26,15 +26,21 @@ FIRST, SECOND = PolicyVersion("main", 1), PolicyVersion("main", 2)
 
 
 def rows_by_torch(
-    query: Tensor, keys: Tensor, values: Tensor, blocks: Tensor, lengths: Tensor, *, look: RowsLook
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    blocks: Tensor,
+    lengths: Tensor,
+    *,
+    key_heads: int,
+    look: AttentionParams,
 ) -> Tensor:
     """What the kernel of rows computes, row by row."""
     outs = []
     for row, (base, size, length) in enumerate(zip(*blocks.tolist(), lengths.tolist(), strict=True)):
         first = max(0, length - look.window) if look.window else 0
         key, value = (
-            one[base * look.key_heads : (base + size) * look.key_heads].view(1, look.key_heads, size, -1)
-            for one in (keys, values)
+            one[base * key_heads : (base + size) * key_heads].view(1, key_heads, size, -1) for one in (keys, values)
         )
         seen = F.scaled_dot_product_attention(
             query[row][None, :, None],
@@ -183,7 +189,7 @@ def test_cuda_graphs_answer_as_the_model_and_peft_do(model_of: Callable[[str], P
         core.submit(ask(number, prompt_of(30 + 50 * number), SECOND, max_tokens=50))
     run(core, answers=answers)
     graphs = core._passes._graphs
-    assert graphs is not None and not graphs.is_off and graphs.count
+    assert graphs is not None and not graphs.is_off and graphs._replays
     adapters = [None, first, first, None, first, second, second, second, second]
     for number, adapter in enumerate(adapters):
         assert off_by(plain_model(model, adapter), prompt_of(30 + 50 * number), answers[number]) < 1e-3

@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_graphs import rows_by_torch
 
-from openclaw_rl.engines.local.cache import Geometry, RowsLook
+from openclaw_rl.engines.local.cache import AttentionParams, Geometry
 
 pytest.importorskip("triton")
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -41,9 +41,9 @@ def test_the_kernel_computes_what_torch_does(
         held.view(6, shared, size, -1)[3, :, 1:] = float("nan")
     blocks = torch.tensor([bases, [size] * len(lengths)], device=device)
     spans = torch.tensor(lengths, device=device)
-    look = RowsLook(shared, 0.11, window)
-    want = rows_by_torch(query.double(), keys.double(), values.double(), blocks, spans, look=look)
-    got = attend_rows(query, keys, values, blocks, spans, look=look).double()
+    look = AttentionParams(0.11, window)
+    want = rows_by_torch(query.double(), keys.double(), values.double(), blocks, spans, key_heads=shared, look=look)
+    got = attend_rows(query, keys, values, blocks, spans, key_heads=shared, look=look).double()
     assert float((got - want).norm() / want.norm()) < SLACK[dtype]
 
 

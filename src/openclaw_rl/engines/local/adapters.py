@@ -193,8 +193,7 @@ class Adapters:
         now.mask = now.kept_mask = None
         if len(set(slots)) > 1:
             own = torch.tensor(slots, device=self.device).repeat_interleave(torch.tensor(counts, device=self.device))
-            columns = torch.arange(now.first, now.last, device=self.device)
-            now.mask = (own[:, None] == columns).to(self.dtype)[:, :, None]
+            now.mask = self._mask(own)
             now.kept_mask = now.mask[kept]
 
     def choose_on_device(self, slots: Tensor, first: int, last: int, *, is_mixed: bool) -> None:
@@ -207,8 +206,12 @@ class Adapters:
         now.is_active, now.first, now.last = last > first, first, last
         now.mask = now.kept_mask = None
         if now.is_active and is_mixed:
-            columns = torch.arange(first, last, device=self.device)
-            now.mask = now.kept_mask = (slots[:, None] == columns).to(self.dtype)[:, :, None]
+            now.mask = now.kept_mask = self._mask(slots)
+
+    def _mask(self, slots: Tensor) -> Tensor:
+        """Which of the pass's columns each token's slot is, [tokens, last - first, 1]."""
+        columns = torch.arange(self.now.first, self.now.last, device=self.device)
+        return (slots[:, None] == columns).to(self.dtype)[:, :, None]
 
     def _forget_unused(self, slot: int) -> PolicyVersion | None:
         held = self._held[slot]

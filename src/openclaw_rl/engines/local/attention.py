@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from openclaw_rl.engines.local.cache import Block, Cache, Geometry, RowsKernel, RowsLook
+from openclaw_rl.engines.local.cache import AttentionParams, Block, Cache, Geometry, RowsKernel
 from openclaw_rl.errors import ModelError
 
 NAME = "openclaw_rl"
@@ -61,14 +61,6 @@ class AttentionPass:
     dtype: torch.dtype
     spots: dict[tuple[int, int, int], Tensor] = field(default_factory=dict)  # where gathered keys are
     masks: dict[tuple[int, int, int], Tensor | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionParams:
-    """The scaling and the window of a layer's attention."""
-
-    scaling: float | None
-    window: int | None
 
 
 @dataclass(slots=True)
@@ -202,8 +194,9 @@ def attend_cached(now: AttentionPass, call: AttentionCall, key: Tensor, value: T
 
 def _attend_rows(now: AttentionPass, kernel: RowsKernel, call: AttentionCall) -> Tensor:
     keys, values = now.cache.keys[call.layer], now.cache.values[call.layer]
-    look = RowsLook(now.cache.layers[call.layer].heads, call.look.scaling, call.look.window)
-    return kernel(call.query[: now.rows], keys, values, now.blocks, now.lengths, look=look)
+    heads = now.cache.layers[call.layer].heads
+    query = call.query[: now.rows]
+    return kernel(query, keys, values, now.blocks, now.lengths, key_heads=heads, look=call.look)
 
 
 def _attend_run(now: AttentionPass, run: _Run, call: AttentionCall) -> Tensor:

@@ -104,10 +104,9 @@ class Geometry:
 
 
 @dataclass(frozen=True, slots=True)
-class RowsLook:
-    """The heads of keys, the scaling and the window of a layer's attention; no scaling is 1 / sqrt(key dim)."""
+class AttentionParams:
+    """The scaling and the window of a layer's attention; no scaling is 1 / sqrt(key dim)."""
 
-    key_heads: int
     scaling: float | None
     window: int | None
 
@@ -116,7 +115,15 @@ class RowsKernel(Protocol):
     """Attention of decoding rows that reads each one's block in the arenas."""
 
     def __call__(
-        self, query: Tensor, keys: Tensor, values: Tensor, blocks: Tensor, lengths: Tensor, *, look: RowsLook
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        blocks: Tensor,
+        lengths: Tensor,
+        *,
+        key_heads: int,
+        look: AttentionParams,
     ) -> Tensor:
         """Attention [rows, heads, value dim] of queries [rows, heads, key dim], one a row, over the keys of its block.
 

@@ -93,11 +93,6 @@ class DecodeGraphs:
         self._made_for = 0
         self.is_off = False
 
-    @property
-    def count(self) -> int:
-        """How many graphs are kept."""
-        return len(self._replays)
-
     def logits(self, rows: list[Row]) -> Tensor | None:
         """Logits [rows, V] of one token of each row, valid until the next call; None if there is no graph yet."""
         if self.is_off:

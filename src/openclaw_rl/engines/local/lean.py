@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from openclaw_rl.engines.local.adapters import AdapterPass
 from openclaw_rl.engines.local.attention import (
     AttentionCall,
-    AttentionParams,
     AttentionPass,
     AttentionProbe,
     attend_cached,
 )
+from openclaw_rl.engines.local.cache import AttentionParams
 from openclaw_rl.engines.local.layers import FastLinear, FastNorm, Linears, equal_norm
 from openclaw_rl.weights.forms import LowBitsLinear, PackedLinear
 

@@ -87,7 +87,8 @@ def load_model(settings: EngineSettings, adapters: AdapterPass, *, shared: Path 
     """
     device = _device(settings.device)
     if device.type == "cuda":
-        torch.cuda.set_device(device.index or 0)  # Triton launches its kernels on the current one
+        if device.index is not None:
+            torch.cuda.set_device(device)  # Triton launches its kernels on the current one
         torch.backends.cuda.enable_cudnn_sdp(False)  # it plans again for every length: four fifths of a step's time
     config = _config(settings.model)
     dtype = _dtype(settings.dtype, config, device)

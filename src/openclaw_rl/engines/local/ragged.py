@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from openclaw_rl.engines.local.cache import Geometry, RowsLook
+from openclaw_rl.engines.local.cache import AttentionParams, Geometry
 
 SPLITS = 16  # programs that share the keys of a row and head; those of a short row find nothing to do and end
 KEYS = 32  # that a program reads at once
@@ -103,14 +103,21 @@ def _join(  # type: ignore[no-untyped-def] # noqa: PLR0917
 
 
 def attend_rows(
-    query: Tensor, keys: Tensor, values: Tensor, blocks: Tensor, lengths: Tensor, *, look: RowsLook
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    blocks: Tensor,
+    lengths: Tensor,
+    *,
+    key_heads: int,
+    look: AttentionParams,
 ) -> Tensor:
     """Attention [rows, heads, value dim] of queries [rows, heads, key dim], as `RowsKernel` describes."""
     rows, heads, key_dim = query.shape
-    value_dim, group = values.shape[1], heads // look.key_heads
+    value_dim, group = values.shape[1], heads // key_heads
     parts = torch.empty(rows, heads, SPLITS, value_dim, dtype=torch.float32, device=query.device)
     sums = torch.empty(rows, heads, SPLITS, dtype=torch.float32, device=query.device)
-    _partial[(rows, look.key_heads, SPLITS)](
+    _partial[(rows, key_heads, SPLITS)](
         query,
         keys,
         values,
@@ -156,8 +163,8 @@ def check(device: torch.device, dtype: torch.dtype, layer: Geometry) -> None:
     keys, values = (drawn(3 * size * layer.heads, dim) for dim in (layer.key_dim, layer.value_dim))
     query = drawn(3, 4 * layer.heads, layer.key_dim)
     blocks = torch.tensor([[2 * size, 0, size], [size] * 3], device=device)
-    look = RowsLook(layer.heads, None, None)
-    got = attend_rows(query, keys, values, blocks, torch.tensor(lengths, device=device), look=look)
+    spans, look = torch.tensor(lengths, device=device), AttentionParams(None, None)
+    got = attend_rows(query, keys, values, blocks, spans, key_heads=layer.heads, look=look)
     for row, (base, length) in enumerate(zip(blocks[0].tolist(), lengths, strict=True)):
         key, value = (
             held[base * layer.heads : (base + size) * layer.heads].view(layer.heads, size, -1)[:, :length].float()
