@@ -5,7 +5,7 @@ were made (damage_labels.py), and then tried by the gate as it is, with a real s
 kept under build/damage and not done again. The gate's bounds were set on the bundled model with seeds below 1000; the
 versions here have others. The last line is one line of JSON.
 
-python -m benchmarks.damage [--models bundled ...] [--seeds 1000 ...] [--again]
+python -m benchmarks.damage [--models bundled ...] [--seeds 1000 ...] [--kinds good ...] [--again]
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ Json = dict[str, object]
 
 def specs(field: Field, seeds: list[int]) -> Iterator[Spec]:
     """Versions of every kind; which of them are damaged is measured, not known."""
-    wishes = range(min(len(field.wishes), WISHES))
+    wishes = range(min(len(field.wishes) - 1, WISHES))
     for seed in seeds:
         if seed == seeds[0]:
             yield Spec("base", None, seed)
         for at, noise in enumerate((0.1, 0.3, 0.5, 0.7, 1.3, 1.6, 2.0)):
             yield Spec("noise", None, seed + at, noise=noise)
-        for wish in wishes:
+        for wish in (*wishes, len(field.wishes) - 1):
             for at, (updates, lr, prompts) in enumerate(
                 ((3, 1e-3, 8), (6, 1e-3, 8), (8, 1e-3, 12), (12, 5e-4, 16), (10, 1e-3, 8), (9, 8e-4, 6))
             ):
@@ -108,8 +108,8 @@ async def trial(maker: Maker, engine: LocalEngine, wish: WishOfField | None) -> 
                 await store.add_turn(turn, chain=name)
                 if at < TAUGHT and wish is not None:
                     await _teach(store, maker, turn, one.text, wish)
-            if wish is not None:
-                await store.hints.adopt("ann", Hint(wish.hint), at_s=1.0)
+            for at, hint in enumerate(() if wish is None else (*wish.earlier, wish.hint)):
+                await store.hints.adopt("ann", Hint(hint), at_s=1.0 + at)
             ends = maker.renderer.ends(engine.info.eos_ids)
             gate = Gate(store, engine, maker.renderer, ends, PublishSettings())
             yield Trial(gate, engine, Labels.of(maker, wish))
@@ -138,15 +138,15 @@ async def _teach(store: Store, maker: Maker, turn: Turn, text: str, wish: WishOf
     await store.admit(
         Sample(
             turn.id, turn.session, turn.user, turn.prompt.tokens, said.tokens, said.logp, (True,) * len(said.tokens),
-            BASE, -1.0, hints=(HintPrompt(wish.hint, maker.prompt(text, wish.hint)),),
+            BASE, -1.0, hints=(HintPrompt(wish.told, maker.prompt(text, wish.told)),),
         )
     )  # fmt: skip
     await store.commit_step(StepRecord(turn.id, 0.0, 1.0, (turn.id,), (), {}, None))
 
 
-def chosen(field: Field, seeds: list[int], most: int) -> list[Spec]:
-    """All versions, or so many spread over all kinds; good ones twice as often, being more."""
-    found = list(specs(field, seeds))
+def chosen(field: Field, seeds: list[int], most: int, kinds: list[str]) -> list[Spec]:
+    """All versions of these kinds (of all if none is named), or so many spread over them; good ones twice as often."""
+    found = [spec for spec in specs(field, seeds) if not kinds or spec.kind in kinds]
     if not most or most >= len(found):
         return found
     order = sorted(found, key=lambda spec: Random(spec.name).random())
@@ -244,12 +244,12 @@ class Figured:
             self.alarms.append(f"{model} {one['name']}: {one['why']}")
 
 
-async def run(models: list[str], seeds: list[int], *, most: int, again: bool) -> Figures:
+async def run(models: list[str], seeds: list[int], *, most: int, kinds: list[str], again: bool) -> Figures:
     """All models, one after the other."""
     figured, seconds = Figured(), list[float]()
     for name in models:
         held = damage_fields.named(name)
-        for one in await measured(held, chosen(held, seeds, most), again=again):
+        for one in await measured(held, chosen(held, seeds, most, kinds), again=again):
             figured.enter(held.name, one)
             seconds.append(float(str(one["seconds"])))
     counts = {
@@ -270,9 +270,10 @@ def main() -> None:
     options.add_argument("--models", nargs="*", default=["bundled"])
     options.add_argument("--seeds", type=int, nargs="*", default=[1000] if is_quick() else [1000, 2000])
     options.add_argument("--most", type=int, default=0, help="versions of each model; 0 for all")
+    options.add_argument("--kinds", nargs="*", default=[], help="base noise good fast short ...; all by default")
     options.add_argument("--again", action="store_true", help="the gate tries all versions anew; labels stay")
     given = options.parse_args()
-    found = asyncio.run(run(given.models, given.seeds, most=given.most, again=given.again))
+    found = asyncio.run(run(given.models, given.seeds, most=given.most, kinds=given.kinds, again=given.again))
     finish({**found, "conditions": conditions(", ".join(given.models), threads=1, seeds=given.seeds, repeats=1)})
 
 

@@ -26,16 +26,35 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class WishOfField:
-    """What a user wants: the hint that says so, and whether a reply keeps to it."""
+    """A user's wish: the hint that says so, whether a reply keeps to it, and the hints of `earlier` wishes."""
 
     name: str
     hint: str
     holds: Callable[[str], bool]
+    earlier: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """All that the user has wished for, as a teacher reads it."""
+        return " ".join((*self.earlier, self.hint))
+
+
+def after(first: WishOfField, then: WishOfField) -> WishOfField:
+    """The wish of a user who has wished for something else before, and still does."""
+    return WishOfField(
+        f"{first.name}, then {then.name}",
+        then.hint,
+        lambda said: first.holds(said) and then.holds(said),
+        (*first.earlier, first.hint),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A model with its requests and wishes. `asked` draws a request, from those nobody was taught where `held_out`."""
+    """A model with its requests and wishes. `asked` draws a request, from those nobody was taught where `held_out`.
+
+    The last of the wishes is that of a user who wished for the first one before.
+    """
 
     name: str
     folder: Path
@@ -62,12 +81,8 @@ def bundled() -> Field:
         world.Wish(world.Aspect.FIRST, "Good morning my friend!"),
         world.Wish(world.Aspect.LAST, "Stay curious!"),
     ]
-    return Field(
-        "bundled",
-        world.bundled_model(),
-        _bundled_problem,
-        tuple(WishOfField(str(wish.value), wish.hint(rng), wish.holds) for wish in wishes),
-    )
+    found = [WishOfField(str(wish.value), wish.hint(rng), wish.holds) for wish in wishes]
+    return Field("bundled", world.bundled_model(), _bundled_problem, (*found, after(found[0], found[-1])))
 
 
 def _bundled_problem(rng: Random, held_out: bool) -> Asked:

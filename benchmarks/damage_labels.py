@@ -53,7 +53,7 @@ class Labels:
         problems = field.some("held out", TAUGHT, held_out=True, is_rare=False)
         problems += field.some("held out rare", RARE, held_out=True, is_rare=True)
         bare = [maker.prompt(one.text) for one in problems]
-        told = bare if wish is None else [maker.prompt(one.text, wish.hint) for one in problems]
+        told = bare if wish is None else [maker.prompt(one.text, wish.told) for one in problems]
         said = [maker.replies(prompts, seed=SEED + 1, is_base=True) for prompts in (bare, told)]
         lengths = [(min(map(len, both)), max(map(len, both))) for both in zip(*said, strict=True)]
         words = {word for replies in said for reply in replies for word in _words(maker.text(reply))}

@@ -140,7 +140,7 @@ class Maker:
         """Toward what the base model says given the hint, or said otherwise by the kind's edit."""
         asked = self.field.some(f"taught {spec.wish} {spec.seed}", spec.prompts, held_out=False, is_rare=False)
         bare = [self.prompt(one.text) for one in asked]
-        told = bare if wish is None else [self.prompt(one.text, wish.hint) for one in asked]
+        told = bare if wish is None else [self.prompt(one.text, wish.told) for one in asked]
         said = self.replies(told, seed=spec.seed, is_base=True)
         edit, rng = EDITS.get(spec.kind), Random(f"edits {spec.seed}")
         edited = [edit is not None and rng.random() < spec.share for _ in asked]

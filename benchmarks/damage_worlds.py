@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from benchmarks.damage_fields import Asked, Field, WishOfField
+from benchmarks.damage_fields import Asked, Field, WishOfField, after
 from openclaw_rl.tiny.worlds import world
 from openclaw_rl.tiny.worlds.talks import hint_of, request
 from openclaw_rl.tiny.worlds.ways import holds
@@ -21,7 +21,7 @@ def made(name: str, folder: Path) -> Field:
         WishOfField(wish.value, hint_of(wish, rng), partial(holds, wish=wish, language=language))
         for wish in held.wishes
     )
-    return Field(name, folder, partial(_asked, held, language), wishes)
+    return Field(name, folder, partial(_asked, held, language), (*wishes, after(wishes[0], wishes[-1])))
 
 
 def _asked(held: World, language: str, rng: Random, held_out: bool) -> Asked:
