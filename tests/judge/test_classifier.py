@@ -12,6 +12,7 @@ from judge_doubles import said, tool_said, turn
 
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
+from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import VerdictSource
 from openclaw_rl.errors import ModelError
 from openclaw_rl.judge.classifier import ClassifierJudge
@@ -138,3 +139,44 @@ def test_a_folder_without_a_classifier_has_none_and_a_damaged_one_is_refused(tmp
     (tmp_path / WEIGHTS).write_bytes(b"damaged")
     with pytest.raises(ModelError, match="cannot be read"):
         Encoder.load(tmp_path)
+
+
+UNSURE = ("I stopped reading after the first line.", "My eyes glaze over at this much text.")
+
+
+def _listening(encoder: Encoder, *earlier: str) -> ClassifierJudge:
+    """A judge of a user whose corrections so far were these, and gave no hint."""
+
+    async def unheard(user: str) -> list[tuple[Turn, NextState]]:
+        assert user == "ann"
+        return [(turn(f"before-{at}"), said(words, f"before-{at}")) for at, words in enumerate(earlier)]
+
+    return ClassifierJudge(encoder, JudgeSettings(), unheard=unheard)
+
+
+async def test_a_wish_that_is_likely_is_heard_when_it_is_said_again_in_other_words(encoder: Encoder) -> None:
+    first, second = UNSURE
+    alone = await _listening(encoder).judge(turn(), said(first))
+    again = await _listening(encoder, first).judge(turn(), said(second))
+    assert (alone.score, alone.hints) == (-1, ())
+    assert [hint.text for hint in again.hints] == ["Keep the reply short."]
+    assert "1 times before in other words" in again.votes[1].raw
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        (UNSURE[0], UNSURE[0].upper()),  # the same words say nothing new, however often
+        ("That is wrong.", "Look at the numbers again, that cannot be."),  # corrections about something else
+        (
+            "You could have stopped after the first word.",
+            "What an essay.",
+            "You lost me after the second line.",
+        ),  # too unlikely to count
+    ],
+)
+async def test_what_was_said_before_counts_only_if_it_is_the_same_wish_in_other_words(
+    encoder: Encoder, earlier: tuple[str, ...]
+) -> None:
+    verdict = await _listening(encoder, *earlier).judge(turn(), said(UNSURE[0]))
+    assert (verdict.score, verdict.hints) == (-1, ())

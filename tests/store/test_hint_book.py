@@ -208,3 +208,27 @@ async def test_a_forgotten_hint_is_known_to_be_gone_by_those_who_hold_hints_in_m
     before = store.hints.changes
     await store.forgettings.begin(ForgetTarget(user="alice"), name="f1", at_s=1.0, planned=lambda sql, found: "{}")
     assert await store.hints.of_user("alice") == [] and store.hints.changes > before
+
+
+async def test_corrections_without_a_hint_are_those_since_one_was_last_heard(store: Store) -> None:
+    for name, keep in (("t1", None), ("t2", PLAIN), ("t3", None), ("t4", None)):
+        await _judged(store, name, keep)
+    await _judged(store, "of-bob", None, user="bob")
+    await store.add_turn(a_turn("good", "question", user="alice"), chain="good")
+    await store.pair(NextState("good", (message(Role.USER, "Thanks!"),), NextStateSource.USER))
+    await store.judge(Verdict("good", 1, VerdictSource.VOTES))
+    found = await store.hints.unheard("alice", limit=12)
+    assert [(turn.id, after.text) for turn, after in found] == [
+        ("t4", "No markdown please."),
+        ("t3", "No markdown please."),
+    ]
+    assert [turn.id for turn, _ in await store.hints.unheard("alice", limit=1)] == ["t4"]
+    assert await store.hints.unheard("carol", limit=12) == []
+
+
+async def test_a_damaged_correction_is_left_out(store: Store, tmp_path: Path) -> None:
+    for name in ("t1", "t2"):
+        await _judged(store, name, None)
+    with sqlite3.connect(tmp_path / "store.db") as sql:
+        sql.execute("UPDATE next_states SET messages = x'00' WHERE turn = 't1'")
+    assert [turn.id for turn, _ in await store.hints.unheard("alice", limit=12)] == ["t2"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.message import Message
@@ -19,7 +20,13 @@ from openclaw_rl.judge.reading import TurnReading, folded, reading
 from openclaw_rl.judge.settings import HintFrom, JudgeSettings
 from openclaw_rl.judge.signals import foreign_messages, owner_messages, tool_status
 
+MOST_EARLIER = 12  # corrections of a user that are read again
+LIKELY = 0.4  # share that a wish must have in a message for it to count as said again
 _QUOTES = frozenset('"“”„«»‹›「」『』')
+
+
+async def _nothing_earlier(_user: str) -> Sequence[tuple[Turn, NextState]]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,9 @@ class ClassifierJudge:
 
     A score or a wish that it is less sure of than the folder's `judge.json` demands is not a vote: None, which teaches
     nothing. What it quotes are the user's own words, as they are in the message.
+
+    A wish that is likely, though not sure, is compared with the user's earlier corrections that gave no hint
+    (`unheard`): somebody whose words it does not know says the same again in others (decision 0040).
     """
 
     encoder: Encoder
@@ -35,12 +45,17 @@ class ClassifierJudge:
     name: str = "judge"
     readable: Callable[[Sequence[Message]], Sequence[Message]] = tuple
     clock: Callable[[], float] = time.monotonic
+    unheard: Callable[[str], Awaitable[Sequence[tuple[Turn, NextState]]]] = _nothing_earlier
 
     async def judge(self, turn: Turn, next_state: NextState) -> Verdict:
         """The verdict on a turn; it never fails and needs no other machine."""
-        return await asyncio.to_thread(self._judged, turn, next_state)
+        verdict = await asyncio.to_thread(self._judged, turn, next_state)
+        if verdict.score != -1 or verdict.hints:
+            return verdict
+        earlier = await self.unheard(turn.user)
+        return await asyncio.to_thread(self._judged, turn, next_state, earlier) if earlier else verdict
 
-    def _judged(self, turn: Turn, next_state: NextState) -> Verdict:
+    def _judged(self, turn: Turn, next_state: NextState, earlier: Sequence[tuple[Turn, NextState]] = ()) -> Verdict:
         said, status = owner_messages(next_state), tool_status(next_state)
         heard_from = said or (foreign_messages(next_state) if self.settings.tool_votes else ())
         request = self.readable(turn.messages)
@@ -49,7 +64,7 @@ class ClassifierJudge:
             began = self.clock()
             read = reading(request, turn.reply, heard_from)
             sound = self.encoder.hear(read)
-            hint, heard = self._hint(read, sound) if said else (None, "no person spoke")
+            hint, heard = self._hint(read, sound, earlier) if said else (None, "no person spoke")
             score, scored = self._score(sound, has_hint=hint is not None)
             spent = self.clock() - began
             if status is None:
@@ -80,7 +95,9 @@ class ClassifierJudge:
             return None, f"not sure ({likely})"
         return about.scores[at], f"{about.scores[at]:+d} ({likely})"
 
-    def _hint(self, read: TurnReading, sound: Sound) -> tuple[str | None, str]:
+    def _hint(
+        self, read: TurnReading, sound: Sound, earlier: Sequence[tuple[Turn, NextState]]
+    ) -> tuple[str | None, str]:
         """The hint, if it is sure of one, and its explanation."""
         about = self.encoder.about
         at = _highest(sound.wishes)
@@ -91,11 +108,24 @@ class ClassifierJudge:
         literally = f", {sound.literal:.2f} of {literal!r}" if wish.holds else ""
         told = f"recognised {wish.name} ({share:.2f}{literally})"
         sure = share * (sound.literal if wish.holds else 1.0)
+        if LIKELY <= sure < wish.sure and not wish.holds and (again := self._said_before(read, at, earlier)):
+            sure = 1 - (1 - sure) * math.prod(1 - one for one in again)
+            told += f", {len(again)} times before in other words: {sure:.2f}"
         if sure < wish.sure or literal is None:
             return None, f"{told}: not sure"
         at = _highest(sound.places)
         place = about.places[at] if sound.places[at] >= about.place_sure else ""
         return _ended(wish.hint.replace("{x}", literal), place), told
+
+    def _said_before(self, read: TurnReading, wish: int, earlier: Sequence[tuple[Turn, NextState]]) -> list[float]:
+        """The shares of a wish in a user's earlier corrections where it was likely, each wording once."""
+        shares: dict[tuple[str, ...], float] = {read.words: 0.0}
+        for turn, after in earlier:
+            said = owner_messages(after)
+            before = reading(self.readable(turn.messages), turn.reply, said)
+            if said and before.words not in shares:
+                shares[before.words] = self.encoder.hear(before).wishes[wish]
+        return [share for share in shares.values() if share >= LIKELY]
 
 
 def _literal(wish: Class, read: TurnReading, sound: Sound, languages: Mapping[str, tuple[str, ...]]) -> str | None:

@@ -29,7 +29,7 @@ from openclaw_rl.home.exposure import check_exposure, close_folder, key_of
 from openclaw_rl.home.folder import has_key, kept_key
 from openclaw_rl.home.keys import KeyBook
 from openclaw_rl.home.models import local_folder, model_folder, named_ends
-from openclaw_rl.judge.classifier import ClassifierJudge
+from openclaw_rl.judge.classifier import MOST_EARLIER, ClassifierJudge
 from openclaw_rl.judge.encoder import Encoder, has_classifier
 from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.partners import EndpointChat, EngineChat
@@ -222,7 +222,9 @@ async def _judge(
         chat: Chat = await stack.enter_async_context(_endpoint(config))
     elif has_classifier(folder):
         encoder = await asyncio.to_thread(Encoder.load, folder)
-        return ClassifierJudge(encoder, config.judge, name=name, readable=read), None
+
+        unheard = partial(store.hints.unheard, limit=MOST_EARLIER)
+        return ClassifierJudge(encoder, config.judge, name=name, readable=read, unheard=unheard), None
     elif served is not None:
         chat = served
     else:

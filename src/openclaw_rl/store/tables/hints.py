@@ -5,14 +5,19 @@ from __future__ import annotations
 import sqlite3
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
 from openclaw_rl.core.hint import Hint, HintSource, HintState, KeptHint
+from openclaw_rl.core.next_state import NextState
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.verdict import VerdictSource
+from openclaw_rl.errors import DamageError
 from openclaw_rl.store import codec
 from openclaw_rl.store.codec import plain, text_or_none
 from openclaw_rl.store.rows import TurnRow
-from openclaw_rl.store.tables import listing
+from openclaw_rl.store.tables import ledger, listing, turns
 from openclaw_rl.store.threads import Reader, Transaction, Writer
 from openclaw_rl.wording.likeness import is_same_wish, likeness, says_no_more
 
@@ -156,6 +161,26 @@ def _hint_of(row: Sequence[object]) -> KeptHint:
         )
 
 
+def unheard(sql: sqlite3.Connection, user: str, limit: int) -> list[tuple[Turn, NextState]]:
+    """A user's turns that were judged bad without a hint, newest first, since a turn last gave one; and their answers.
+
+    Damaged rows are left out.
+    """
+    names = sql.execute(
+        "SELECT turn FROM verdicts WHERE user = ? AND score = -1 AND source = ? ORDER BY seq DESC LIMIT ?",
+        (plain(user), VerdictSource.VOTES.value, limit),
+    ).fetchall()
+    found = []
+    for (name,) in names:
+        with suppress(DamageError):
+            verdict, turn, after = ledger.verdict_of(sql, name), turns.get(sql, name), ledger.next_state_of(sql, name)
+            if verdict is not None and verdict.hints:
+                break
+            if turn is not None and after is not None:
+                found.append((turn, after))
+    return found
+
+
 class HintBook:
     """Every method that changes a hint returns once that is committed.
 
@@ -182,6 +207,10 @@ class HintBook:
     async def latest_rows(self, user: str, *, limit: int) -> list[TurnRow]:
         """The user's latest turns, newest first: those whose prompts may have contained hints."""
         return await self._reader.do(lambda sql: listing.latest_of(sql, user, limit))
+
+    async def unheard(self, user: str, *, limit: int) -> list[tuple[Turn, NextState]]:
+        """As the function `unheard`."""
+        return await self._reader.do(lambda sql: unheard(sql, user, limit))
 
     async def verdicts_seen(self, user: str) -> int:
         """A number that grows with each score of a turn of the user."""
