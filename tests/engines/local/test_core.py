@@ -12,6 +12,7 @@ from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.engines.local.core import Core
+from openclaw_rl.engines.local.pace import LEAST, LEAST_IDLE
 from openclaw_rl.engines.local.sampler import uniform
 from openclaw_rl.engines.local.wire import ScoreJob, Submit
 
@@ -184,6 +185,25 @@ def test_a_prompt_beside_rows_slower_than_the_target_gets_as_long_as_they_take(o
         read.append(core.stats().prompt_tokens_read - before)
     assert 35 <= sorted(read)[18] <= 60
     assert read.count(0) <= 3  # steps that show what the rows alone take
+
+
+def test_a_slow_model_reads_no_small_pieces_of_a_prompt_while_nothing_else_runs(
+    open_tiny: Callable[..., Core],
+) -> None:
+    def most_read_in_a_step(*jobs: Submit | ScoreJob) -> int:
+        core, read = open_tiny(clock=StepClock(0.001, 0.0)), []
+        for job in jobs:
+            core.submit(job) if isinstance(job, Submit) else core.score(job)
+            for _ in range(3):  # one of them reads nothing, and shows what the rows alone take
+                before = core.stats().prompt_tokens_read
+                core.pace.rate = 1.0  # so slow that not one token fits into the time of a step
+                core.step()
+                read.append(core.stats().prompt_tokens_read - before)
+        return max(read)
+
+    assert most_read_in_a_step(ask(1, prompt_of(300), max_tokens=1)) == LEAST_IDLE
+    assert most_read_in_a_step(ask(1, prompt_of(4), max_tokens=9), ask(2, prompt_of(300), max_tokens=1)) == LEAST
+    assert most_read_in_a_step(ScoreJob(1, prompt_of(300), 1, BASE)) == LEAST  # nobody waits for it
 
 
 def test_numbers_that_are_not_finite_end_their_request_and_no_other(

@@ -21,7 +21,7 @@ from openclaw_rl.engines.local.copies import FullCopies
 from openclaw_rl.engines.local.graphs import DecodeGraphs, Recorder
 from openclaw_rl.engines.local.masks import GrammarSource, Guided, MaskSource
 from openclaw_rl.engines.local.model import ServedModel
-from openclaw_rl.engines.local.pace import LEAST, MOST, Counts, Pace
+from openclaw_rl.engines.local.pace import LEAST, LEAST_IDLE, MOST, Counts, Pace
 from openclaw_rl.engines.local.passes import Passes, PromptPiece
 from openclaw_rl.engines.local.rows import CacheSpace, Row, sampling_row, scoring_row
 from openclaw_rl.engines.local.sampler import Draw, DrawnTokens, sample, top_of, uniform
@@ -195,7 +195,7 @@ class Core:
         while row := (begun.pop(0) if begun else self._admit()):
             count = self.pace.tokens(row.stored, budget_s=budget_s)
             if not readings:
-                count = max(count, LEAST)
+                count = max(count, LEAST if self._running or row.score is not None else LEAST_IDLE)
             count = min(count, row.unread, MOST - total)
             if row.score is not None:
                 count = min(count, most_scored - scored)
@@ -203,7 +203,7 @@ class Core:
             if count <= 0:
                 break
             readings.append(PromptPiece(row, RowPiece(row.place, row.stored, row.stored + count)))
-            budget_s -= self.pace.seconds(row.stored, count)
+            budget_s = max(0.0, budget_s - self.pace.seconds(row.stored, count))
             total += count
         return readings
 

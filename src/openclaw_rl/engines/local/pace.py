@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 STEPS_TIMED = 1000
 IDLE_FACTOR = 8  # a step without running streams may take this many times the target
 LEAST, MOST = 8, 1024  # tokens; more than 1,024 gain nothing and cost memory
+LEAST_IDLE = 64  # of a prompt while nothing is decoded: a product of fewer rows mostly waits for the weights
 MEASURED_EVERY = 32  # steps with prompts; then one reads none, so that the rows' own time is known
 MEASURED = 5  # such steps of which the middle one counts
 NO_STALL = 4  # times what was expected: a longer step was stalled by something else
