@@ -7,6 +7,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -166,8 +167,8 @@ def _second_stage(
 
 
 def save(model: PreTrainedModel, folder: Path) -> None:
-    """Writes the model in half precision, with a configuration by which it is loaded in full precision."""
-    model.half().save_pretrained(folder)
+    """Writes a copy in half precision, with a configuration by which it is loaded in full precision."""
+    deepcopy(model).half().save_pretrained(folder)
     path = folder / "config.json"
     config = json.loads(path.read_text("utf-8"))
     config["dtype"] = "float32"

@@ -8,6 +8,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from openclaw_rl.core.hint import LABEL
@@ -154,7 +156,7 @@ def test_a_recipes_digest_is_its_own(tmp_path: Path) -> None:
 def test_a_build_continues_while_too_few_answers_are_right_and_where_it_was_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tiny = replace(world("shop"), shape=make.SHORT_SHAPE, schedule=replace(make.SHORT_SCHEDULE, steps=4))
+    tiny = replace(world("kitchen"), shape=make.SHORT_SHAPE, schedule=replace(make.SHORT_SCHEDULE, steps=4))
     scores: list[dict[str, float]] = []
     monkeypatch.setattr(make.trial, "of", lambda *_args, **_more: scores.pop(0))
     wrong, right = {"total: right": 0.9, "back: right": 1.0}, {"total: right": 0.99, "two hints: right": 0.1}
@@ -167,6 +169,9 @@ def test_a_build_continues_while_too_few_answers_are_right_and_where_it_was_inte
     whole = built(tmp_path / "whole", wrong, wrong, right)
     assert (whole["steps"], whole["continued"], whole["scores"]) == (6, 2, right)
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4), (1, 1), (1, 1)]
+    held = load_file(tmp_path / "whole" / "model.safetensors")
+    assert {weight.dtype for weight in held.values()} == {torch.float16}
+    assert all(bool(weight.isfinite().all()) for weight in held.values())  # training goes on in full precision
     with pytest.raises(IndexError):  # after the first training and its scores
         built(tmp_path / "again", wrong)
     assert built(tmp_path / "again", wrong, wrong, right)["steps"] == 6
@@ -175,6 +180,19 @@ def test_a_build_continues_while_too_few_answers_are_right_and_where_it_was_inte
     assert not [*(tmp_path / "again").glob("checkpoint*")]
     assert built(tmp_path / "never", *[wrong] * 4)["continued"] == make.MOST_MORE
     assert built(tmp_path / "once", right)["continued"] == 0
+
+
+def test_an_interrupted_build_keeps_its_tokenizer_although_training_one_ends_differently_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = replace(world("shop"), shape=make.SHORT_SHAPE, schedule=make.SHORT_SCHEDULE)
+    monkeypatch.setattr(make.trial, "of", lambda *_args, **_more: {}["interrupted"])
+    held = []
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            make.make(tiny, tmp_path)
+        held.append((tmp_path / "tokenizer.json").read_bytes())
+    assert held[0] == held[1]
 
 
 def test_an_unknown_world_is_refused_with_the_known_ones() -> None:

@@ -89,7 +89,8 @@ def make(
     most_more = MOST_MORE if steps is None and not short else 0
     schedule = schedule if steps is None else replace(schedule, steps=steps)
     texts = _dialogues(world, seed, 60 if short else TOKENIZER_TEXTS)
-    tokens.save(tokens.trained(world, texts, shape.vocabulary), world, folder)
+    if not checkpoint(folder, 0).is_file():  # training of pieces ends differently each time
+        tokens.save(tokens.trained(world, texts, shape.vocabulary), world, folder)
     template = read_template(folder)
     rng = Random(seed + 1)
 
