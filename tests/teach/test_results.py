@@ -24,7 +24,19 @@ def test_replies_that_end_in_different_results_have_none() -> None:
 
 
 def test_words_of_the_request_and_of_other_replies_are_no_result() -> None:
-    assert result(["Mia has 6 cards. The answer is Step 2."], ASKED, OTHERS) is None
+    assert result(["Mia has cards. The answer is Step 2."], ASKED, OTHERS) is None
+
+
+def test_a_number_that_other_replies_mention_on_the_way_is_a_result_all_the_same() -> None:
+    asked = "Mia has 6 cards, buys 5 more and gives 1 away. How many has she?"
+    on_the_way = [["First 10 are taken. " + "Then we go on with the next one slowly. " * 2 + own[0]] for own in OTHERS]
+    said = "**Step 1:** 6 + 5 = 11. **Step 2:** 11 - 1 = 10. The answer is **10**."
+    assert result([said], asked, on_the_way) == "10"
+
+
+def test_a_result_may_be_equal_to_a_number_of_the_request() -> None:
+    said = "**Step 1:** 6 + 3 = 9. **Step 2:** 9 - 3 = 6. The answer is **6**."
+    assert result([said], ASKED.replace("2", "3"), OTHERS) == "6"
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,24 @@ from openclaw_rl.teach.variants import MOST_LEFT, with_less, with_other_numbers
 ASKED = "Ada has 3 cards. Ada buys 5 more and gives 3 to Ned. How many has she?"
 
 
-def test_equal_numbers_remain_equal_and_everything_else_is_as_it_was() -> None:
+def _numbers(text: str) -> list[str]:
+    return [word for word in text.split() if word.isdecimal()]
+
+
+def test_equal_numbers_remain_equal_in_every_other_variant_and_everything_else_is_as_it_was() -> None:
     found = with_other_numbers(ASKED, 8)
     assert len(set(found)) == 8 and ASKED not in found and found == with_other_numbers(ASKED, 8)
     for text in found:
-        first, second, third = (word for word in text.split() if word.isdecimal())
-        assert first == third and text == ASKED.replace("3", "x").replace("5", second).replace("x", first)
+        first, second, third = _numbers(text)
+        assert text == f"Ada has {first} cards. Ada buys {second} more and gives {third} to Ned. How many has she?"
+    assert all(_numbers(text)[0] == _numbers(text)[2] for text in found[::2])
+    assert any(_numbers(text)[0] != _numbers(text)[2] for text in found[1::2])
+
+
+def test_of_a_request_with_equal_numbers_not_all_variants_have_equal_ones() -> None:
+    asked = "Ada has 6 cards and buys 6 more. Then she gives 6 to Ned. How many has she?"
+    for made in (with_other_numbers(asked, 8), with_less(asked, 8)):
+        assert any(len(set(_numbers(text))) > 1 for text in made)
 
 
 def test_a_number_keeps_its_length_its_first_digits_and_its_script() -> None:

@@ -19,12 +19,15 @@ _SENTENCE = re.compile(f"[^{_SENTENCE_END}]*[{_SENTENCE_END}]*")
 
 
 def with_other_numbers(text: str, most: int) -> list[str]:
-    """At most this many different variants of a text, the same ones each time; none if it has no number."""
+    """At most this many different variants of a text, the same ones each time; none if it has no number.
+
+    In every other one equal numbers become different ones: they may mean the same or be equal by chance.
+    """
     rng, found = Random(text), dict[str, None]()
     for _ in range(TRIES * most if _NUMBER.search(text) else 0):
         if len(found) == most:
             break
-        if (made := _renumbered(text, rng)) != text:
+        if (made := _renumbered(text, rng, are_kept_equal=len(found) % 2 == 0)) != text:
             found[made] = None
     return list(found)
 
@@ -37,14 +40,19 @@ def with_less(text: str, most: int) -> list[str]:
             break
         made = _shortened(text, rng)
         if LEAST_WORDS <= len(made.split()) <= MOST_LEFT * len(text.split()):
-            found[_renumbered(made, rng)] = None
+            found[_renumbered(made, rng, are_kept_equal=len(found) % 2 == 0)] = None
     return list(found)
 
 
-def _renumbered(text: str, rng: Random) -> str:
-    """The text with other numbers of the same lengths; equal numbers remain equal."""
+def _renumbered(text: str, rng: Random, *, are_kept_equal: bool) -> str:
+    """The text with other numbers of the same lengths."""
     others: dict[str, str] = {}
-    return _NUMBER.sub(lambda found: others.setdefault(found[0], _other(found[0], rng)), text)
+
+    def other(found: re.Match[str]) -> str:
+        made = _other(found[0], rng)
+        return others.setdefault(found[0], made) if are_kept_equal else made
+
+    return _NUMBER.sub(other, text)
 
 
 def _other(number: str, rng: Random) -> str:
