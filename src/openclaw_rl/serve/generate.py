@@ -24,8 +24,7 @@ from openclaw_rl.errors import ContextError, EngineError, RequestError, first_er
 from openclaw_rl.render.encoding import TooManyTokens
 from openclaw_rl.render.forms import AnswerForm
 from openclaw_rl.render.parsers import ReplyDelta
-from openclaw_rl.serve.answers import TURN, VERSION, new_turn_id, note_headers
-from openclaw_rl.serve.choice import Choice
+from openclaw_rl.serve.answers import TURN, VERSION, Choice, new_turn_id, note_headers
 from openclaw_rl.serve.parts import ServeParts, answering
 
 log = logging.getLogger(__name__)
