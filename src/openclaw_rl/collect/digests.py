@@ -4,12 +4,12 @@ messages that were answered and then left out.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
 
+from openclaw_rl.core.hashing import hashed
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.turn import Turn
 
@@ -75,7 +75,7 @@ def unescaped(text: str) -> str:
 
 def digest(space: str, text: str) -> str:
     """A digest of a text for an API key."""
-    return hashlib.blake2b(f"{space}:{text}".encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    return hashed((f"{space}:{text}",), size=12)
 
 
 class Branches:
