@@ -150,3 +150,8 @@ def innermost(problem: BaseException) -> BaseException:
     while isinstance(problem, BaseExceptionGroup):
         problem = problem.exceptions[0]
     return problem
+
+
+def first_line(problem: BaseException) -> str:
+    """What a library says that it could not do, without the rest of a long message; its kind if it says nothing."""
+    return (str(problem).strip() or type(problem).__name__).splitlines()[0][:300]

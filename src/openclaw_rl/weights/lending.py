@@ -23,7 +23,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from openclaw_rl.errors import TrainerError
+from openclaw_rl.errors import TrainerError, first_line
 from openclaw_rl.weights.parts import WeightPart, is_equal, label, parts_of
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def lent(
             file = folder / f"{label(parts, place)}-{secrets.token_hex(4)}.json"
             handle = _write(file, msgspec.json.encode(terms))
         except (OSError, RuntimeError) as error:
-            log.warning("the base weights on the GPU are not shared with the trainer: %s", _first_line(error))
+            log.warning("the base weights on the GPU are not shared with the trainer: %s", first_line(error))
     try:
         yield None if handle is None else file
     finally:
@@ -120,7 +120,7 @@ class Loans:
             try:
                 found = self._from(file, parts, device)
             except (OSError, RuntimeError, IndexError, msgspec.MsgspecError) as error:
-                log.warning("the engine's weights are not shared, the trainer has its own: %s", _first_line(error))
+                log.warning("the engine's weights are not shared, the trainer has its own: %s", first_line(error))
                 continue
             if found:
                 return found
@@ -229,10 +229,6 @@ def _write(file: Path, content: bytes) -> int:
         os.close(handle)
         raise
     return handle
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
 @dataclass(frozen=True, slots=True)
