@@ -1,5 +1,10 @@
 """Every kind of error this project raises for people: what is wrong, with the value, then what to do about it."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class OpenClawRLError(Exception):
     """An error for a person: printed without a traceback, with `fix` under it."""
@@ -129,3 +134,24 @@ class PoolError(BoxError):
 
 class TaskError(OpenClawRLError):
     """A task, its files, its solution or its grader cannot be used."""
+
+
+@contextmanager
+def first_error() -> Iterator[None]:
+    """Raises the first error of a task group, which cancelled its other tasks, without the group."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from group.exceptions[0].__cause__
+
+
+def innermost(problem: BaseException) -> BaseException:
+    """The first error in a group of groups; any other error itself."""
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
+    return problem
+
+
+def first_line(problem: BaseException) -> str:
+    """What a library says that it could not do, without the rest of a long message; its kind if it says nothing."""
+    return (str(problem).strip() or type(problem).__name__).splitlines()[0][:300]

@@ -11,20 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from cli_parts import said
 
-from openclaw_rl.cli import app
 from openclaw_rl.config import Config, read_config
 from openclaw_rl.core.hint import Carry
-from openclaw_rl.errors import ConfigError, DiskError, ModelError, OpenClawRLError
-
-
-def said(*words: str) -> str:
-    done = CliRunner().invoke(app, ["init", *words])
-    if isinstance(done.exception, OpenClawRLError):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.stdout + done.stderr
+from openclaw_rl.errors import ConfigError, DiskError, ModelError
 
 
 def written(home: Path) -> Config:
@@ -33,7 +24,7 @@ def written(home: Path) -> Config:
 
 def test_flags_are_enough_without_a_terminal_and_the_next_command_is_named(tmp_path: Path) -> None:
     home = tmp_path / "a home"
-    told = said("--model", "bundled", "--carry", "bridge", "--home", str(home))
+    told = said("init", "--model", "bundled", "--carry", "bridge", "--home", str(home))
     config = written(home)
     assert (config.model, config.carry, config.serve.host, config.engine.device) == (
         "bundled",
@@ -47,10 +38,10 @@ def test_flags_are_enough_without_a_terminal_and_the_next_command_is_named(tmp_p
 
 
 def test_what_no_flag_says_is_the_default_but_for_the_model(tmp_path: Path) -> None:
-    said("--model", "bundled", "--home", str(tmp_path))
+    said("init", "--model", "bundled", "--home", str(tmp_path))
     assert written(tmp_path).carry is Carry.WEIGHTS
     with pytest.raises(ConfigError, match="no --model"):
-        said("--home", str(tmp_path / "other"))
+        said("init", "--home", str(tmp_path / "other"))
     assert not (tmp_path / "other").exists()
 
 
@@ -58,9 +49,9 @@ def test_settings_that_are_there_are_written_over_only_with_force(tmp_path: Path
     file = tmp_path / "config.toml"
     file.write_text("this is = not TOML =")
     with pytest.raises(ConfigError, match="is there already"):
-        said("--model", "bundled", "--home", str(tmp_path))
+        said("init", "--model", "bundled", "--home", str(tmp_path))
     assert file.read_text() == "this is = not TOML ="
-    said("--model", "bundled", "--force", "--home", str(tmp_path))
+    said("init", "--model", "bundled", "--force", "--home", str(tmp_path))
     assert written(tmp_path).model == "bundled"
 
 
@@ -69,28 +60,28 @@ def test_a_folder_is_checked_and_kept_by_its_whole_path(tmp_path: Path, monkeypa
     (folder := tmp_path / 'my "own" model').mkdir()
     home = ("--home", str(tmp_path / "home"))
     with pytest.raises(ModelError, match=r"holds no config\.json"):
-        said("--model", f"./{folder.name}", *home)
+        said("init", "--model", f"./{folder.name}", *home)
     with pytest.raises(ModelError, match="there is no model folder"):
-        said("--model", "./nowhere", *home)
+        said("init", "--model", "./nowhere", *home)
     assert not (tmp_path / "home").exists()
     (folder / "config.json").write_text("{}")
-    said("--model", f"./{folder.name}", *home)
+    said("init", "--model", f"./{folder.name}", *home)
     assert written(tmp_path / "home").model == str(folder)
 
 
 def test_a_name_on_the_hub_is_not_asked_for_yet(tmp_path: Path) -> None:
-    assert "is downloaded at the first start" in said("--model", "some/model", "--home", str(tmp_path))
+    assert "is downloaded at the first start" in said("init", "--model", "some/model", "--home", str(tmp_path))
     assert written(tmp_path).model == "some/model"
 
 
 def test_others_reach_it_over_tls_or_where_the_network_is_trusted(tmp_path: Path) -> None:
     words = ("--model", "bundled", "--who", "others", "--force", "--home", str(tmp_path))
     with pytest.raises(ConfigError, match="can be reached from other machines"):
-        said(*words)
+        said("init", *words)
     assert list(tmp_path.iterdir()) == []
-    said(*words, "--plain-public")
+    said("init", *words, "--plain-public")
     assert (written(tmp_path).serve.host, written(tmp_path).serve.plain_public) == ("0.0.0.0", True)
-    said(*words, "--tls-cert", "/c.pem", "--tls-key", "/k.pem")
+    said("init", *words, "--tls-cert", "/c.pem", "--tls-key", "/k.pem")
     serve = written(tmp_path).serve
     assert (serve.tls_cert, serve.tls_key, serve.plain_public) == ("/c.pem", "/k.pem", False)
 
@@ -98,7 +89,7 @@ def test_others_reach_it_over_tls_or_where_the_network_is_trusted(tmp_path: Path
 def test_a_home_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskError):
-        said("--model", "bundled", "--home", str(tmp_path / "file" / "home"))
+        said("init", "--model", "bundled", "--home", str(tmp_path / "file" / "home"))
 
 
 def test_three_questions_are_asked_at_a_terminal_and_wrong_answers_again(tmp_path: Path) -> None:

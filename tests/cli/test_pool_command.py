@@ -12,21 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from cli_parts import said
 
-from openclaw_rl.cli import app
 from openclaw_rl.errors import ConfigError, OpenClawRLError
 
 TASKS = Path(__file__).parent.parent.parent / "examples" / "tasks" / "code"
 START = "from openclaw_rl.cli import main; main()"
-
-
-def said(*words: str) -> str:
-    done = CliRunner().invoke(app, ["pool", *words])
-    if isinstance(done.exception, OpenClawRLError):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.stdout + done.stderr
 
 
 @contextmanager
@@ -56,19 +47,19 @@ def test_a_pool_is_found_by_its_folder_shown_drained_and_stopped(tmp_path: Path)
         key = home / "api_key"
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
         assert key.read_text("utf-8").strip() not in printed
-        shown = said("status", "--home", str(home))
+        shown = said("pool", "status", "--home", str(home))
         assert "0 of 3" in shown
         assert "1 in code" in shown
-        found = json.loads(said("status", "--json", "--home", str(home)))
+        found = json.loads(said("pool", "status", "--json", "--home", str(home)))
         assert (found["state"], found["capacity"], found["sources"]) == ("open", 3, {"code": 1})
-        assert "the pool is draining" in said("drain", "--home", str(home))
-        assert json.loads(said("drain", "--json", "--undo", "--home", str(home)))["state"] == "open"
+        assert "the pool is draining" in said("pool", "drain", "--home", str(home))
+        assert json.loads(said("pool", "drain", "--json", "--undo", "--home", str(home)))["state"] == "open"
         url = printed.split()[2].rstrip(";")
-        assert "0 of 3" in said("status", url, "--api-key", key.read_text("utf-8").strip())
+        assert "0 of 3" in said("pool", "status", url, "--api-key", key.read_text("utf-8").strip())
         with pytest.raises(ConfigError, match="refuses the key"):
-            said("status", url, "--api-key", "wrong")
+            said("pool", "status", url, "--api-key", "wrong")
     with pytest.raises(ConfigError, match="no pool runs on"):
-        said("status", "--home", str(home))
+        said("pool", "status", "--home", str(home))
 
 
 @pytest.mark.parametrize(
@@ -85,12 +76,12 @@ def test_what_cannot_be_served_is_said_before_anything_starts(
     tmp_path: Path, words: tuple[str, ...], match: str
 ) -> None:
     with pytest.raises(OpenClawRLError, match=match):
-        said("serve", "--home", str(tmp_path / "pool"), "--box", "plain", "--port", "0", *words)
+        said("pool", "serve", "--home", str(tmp_path / "pool"), "--box", "plain", "--port", "0", *words)
 
 
 def test_a_pool_that_is_away_and_a_key_that_is_not_known_are_said(tmp_path: Path, unused_tcp_port: int) -> None:
     url = f"http://127.0.0.1:{unused_tcp_port}"
     with pytest.raises(ConfigError, match="is not known"):
-        said("status", url, "--home", str(tmp_path))
+        said("pool", "status", url, "--home", str(tmp_path))
     with pytest.raises(OpenClawRLError, match="does not answer"):
-        said("status", url, "--home", str(tmp_path), "--api-key", "k")
+        said("pool", "status", url, "--home", str(tmp_path), "--api-key", "k")

@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from cli_parts import said
 
-from openclaw_rl.cli import app
-from openclaw_rl.errors import ConfigError, OpenClawRLError
+from openclaw_rl.errors import ConfigError
 from openclaw_rl.home.service import Manager, Service, manager_here, service_file, service_text
 
 UNIT = """\
@@ -60,14 +59,6 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: str = "no
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
     return calls
-
-
-def said(*words: str) -> str:
-    done = CliRunner().invoke(app, ["service", *words])
-    if isinstance(done.exception, OpenClawRLError):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.stdout + done.stderr
 
 
 def test_the_unit_of_systemd_is_this_text() -> None:
@@ -119,11 +110,11 @@ def test_a_service_of_an_odd_name_or_folder_is_refused() -> None:
 
 @pytest.mark.parametrize("manager", Manager)
 def test_what_would_be_written_is_shown_and_nothing_is_written(tmp_path: Path, person: Path, manager: Manager) -> None:
-    shown = said("install", "--print", "--manager", manager.value, "--home", str(tmp_path / "home"))
+    shown = said("service", "install", "--print", "--manager", manager.value, "--home", str(tmp_path / "home"))
     service = Service(tmp_path / "home")
     assert service_text(service, manager) in shown
     assert str(service_file(service, manager)) in shown.replace("\n", "")
-    assert "rm " in said("uninstall", "--print", "--manager", manager.value)
+    assert "rm " in said("service", "uninstall", "--print", "--manager", manager.value)
     assert list(person.iterdir()) == []
 
 
@@ -134,17 +125,17 @@ def test_a_service_is_installed_shown_and_removed(
     calls = control(tmp_path, monkeypatch)
     file = person / ".config" / "systemd" / "user" / "mine.service"
     words = ("--name", "mine")
-    assert "not installed" in said("status", *words)
-    said("install", "--home", str(tmp_path / "home"), *words)
+    assert "not installed" in said("service", "status", *words)
+    said("service", "install", "--home", str(tmp_path / "home"), *words)
     assert file.read_text() == service_text(Service(tmp_path / "home", name="mine"), Manager.SYSTEMD)
-    assert "active" in said("status", *words)
-    said("install", "--home", str(tmp_path / "home"), *words)
+    assert "active" in said("service", "status", *words)
+    said("service", "install", "--home", str(tmp_path / "home"), *words)
     with pytest.raises(ConfigError, match="says something else"):
-        said("install", "--home", str(tmp_path / "other"), *words)
-    said("uninstall", *words)
+        said("service", "install", "--home", str(tmp_path / "other"), *words)
+    said("service", "uninstall", *words)
     assert not file.exists()
     with pytest.raises(ConfigError, match="no service mine is installed"):
-        said("uninstall", *words)
+        said("service", "uninstall", *words)
     started = ["--user show-environment", "--user daemon-reload", "--user enable --now mine.service"]
     stopped = ["--user disable --now mine.service", "--user daemon-reload"]
     assert calls.read_text().splitlines() == [*started, "--user is-active mine.service", *started, *stopped]
@@ -156,17 +147,17 @@ def test_where_no_manager_runs_nothing_is_written(
 ) -> None:
     control(tmp_path, monkeypatch, fails="show-environment")
     with pytest.raises(ConfigError, match="runs no services for this user: cannot: no bus"):
-        said("install", "--home", str(tmp_path / "home"))
+        said("service", "install", "--home", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="there is no systemctl"):
-        said("install", "--home", str(tmp_path / "home"))
+        said("service", "install", "--home", str(tmp_path / "home"))
     with pytest.raises(ConfigError, match="this system has no launchd"):
-        said("install", "--manager", "launchd")
+        said("service", "install", "--manager", "launchd")
     assert list(person.iterdir()) == []
 
 
 def test_settings_that_would_keep_the_server_from_starting_are_said_first(tmp_path: Path, person: Path) -> None:
     (tmp_path / "config.toml").write_text("modle = 'x'")
     with pytest.raises(ConfigError, match="modle is not a setting"):
-        said("install", "--print", "--home", str(tmp_path))
+        said("service", "install", "--print", "--home", str(tmp_path))
     assert list(person.iterdir()) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openclaw_rl.collect.branches import MOST_AFTER, Branches
+from openclaw_rl.collect.digests import MOST_AFTER, Branches
 from openclaw_rl.testing.turns import a_turn
 
 

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from openclaw_rl.cli import app
+from openclaw_rl.core.adapter import TRAINER_FACTS, TRAINER_STATE
 from openclaw_rl.core.ledger import DropReason, State
-from openclaw_rl.core.trainer_state import FACTS, STATE
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.doctor.check import check_beside, check_home
 from openclaw_rl.errors import StoreError
@@ -248,7 +248,16 @@ async def test_the_command_tells_by_its_exit_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["shared.1", "shared.2"])
-@pytest.mark.parametrize("harm", [f"{STATE} gone", f"{STATE} turned", f"{STATE} cut", f"{FACTS} cut", f"{FACTS} gone"])
+@pytest.mark.parametrize(
+    "harm",
+    [
+        f"{TRAINER_STATE} gone",
+        f"{TRAINER_STATE} turned",
+        f"{TRAINER_STATE} cut",
+        f"{TRAINER_FACTS} cut",
+        f"{TRAINER_FACTS} gone",
+    ],
+)
 async def test_a_damaged_trainer_state_goes_aside_and_its_version_stays(
     tmp_path: Path, harm: str, version: str
 ) -> None:
@@ -264,7 +273,7 @@ async def test_a_damaged_trainer_state_goes_aside_and_its_version_stays(
     assert not check_beside(tmp_path).is_sound
     (line,) = mended(tmp_path)
     assert line.startswith(f"the trainer's state of version {version} is damaged") and "fresh moments" in line
-    assert not (folder / STATE).exists() and not (folder / FACTS).exists()
+    assert not (folder / TRAINER_STATE).exists() and not (folder / TRAINER_FACTS).exists()
     assert len(names_aside(tmp_path, f"{version}.trainer_state.")) == (1 if how == "gone" else 2)
     store = await Store.open(tmp_path)
     assert await store.current(SHARED) == PolicyVersion(SHARED, 2)

@@ -17,8 +17,8 @@ from aiohttp.test_utils import TestServer
 from typer.testing import CliRunner
 
 from openclaw_rl.cli import app as app_of_commands
+from openclaw_rl.core.adapter import TRAINER_STATE
 from openclaw_rl.core.manifest import versions_folder
-from openclaw_rl.core.trainer_state import STATE
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.doctor.install import free_bytes, wanted_bytes
 from openclaw_rl.doctor.learning import Level
@@ -160,7 +160,7 @@ async def test_a_key_that_cannot_be_used_is_reported_with_the_advice_that_serve_
 async def test_a_damaged_trainer_state_of_the_served_version_is_reported(home: Path, harm: str) -> None:
     await lived_in(home, fill=with_state)
     assert mend(await examine(home)) == []
-    state = home / "versions" / "shared.2" / STATE
+    state = home / "versions" / "shared.2" / TRAINER_STATE
     if harm == "gone":
         state.unlink()
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,10 @@ from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.sample import HintPrompt, Sample, Wants
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.remake.forget_finish import finish_erasing, plan_text
+from openclaw_rl.remake.forget_plan import plan_of
 from openclaw_rl.store.db import Store
+from openclaw_rl.store.forget.selection import ForgetSelection, ForgetTarget
 from openclaw_rl.store.rows import VersionStatus
 from openclaw_rl.testing.turns import a_sample, a_turn, ids_of
 from openclaw_rl.train.settings import TrainSettings
@@ -129,6 +133,21 @@ class Home:
     async def reopen(self) -> None:
         await self.store.aclose()
         self.store = await Store.open(self.folder)
+
+    async def begin_forgetting(self, what: ForgetTarget, *, has_records: bool = False) -> None:
+        """What `forget` does first: it plans, and erases from the store."""
+
+        def planned(sql: sqlite3.Connection, found: ForgetSelection) -> str:
+            return plan_text(plan_of(sql, what, found, name="f", at_s=1.0, has_records=has_records))
+
+        await self.store.forgettings.begin(what, name="f", at_s=1.0, planned=planned)
+
+    async def erase(self, what: ForgetTarget, *, has_records: bool = False) -> None:
+        """What `forget` does up to the versions that are to be made again."""
+        await self.begin_forgetting(what, has_records=has_records)
+        await self.store.aclose()
+        finish_erasing(self.folder)
+        await self.reopen()
 
     async def _serve(self, version: PolicyVersion) -> PolicyVersion:
         await self.store.settle(version, VersionStatus.LIVE, "passed the gate", {})

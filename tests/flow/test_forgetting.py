@@ -18,8 +18,8 @@ from openclaw_rl.errors import ConfigError, StoreError
 from openclaw_rl.home.folder import Address, note_address
 from openclaw_rl.owner.forget_offline import forget
 from openclaw_rl.owner.inspection import export_to
-from openclaw_rl.remake.forget_finish import finish_erasing, plan_text, rebuild
-from openclaw_rl.remake.forget_plan import Certificate, plan_of
+from openclaw_rl.remake.forget_finish import finish_erasing, rebuild
+from openclaw_rl.remake.forget_plan import Certificate
 from openclaw_rl.store.forget.book import Phase
 from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.store.lock import FolderLock
@@ -74,19 +74,6 @@ def killed_at(point: str, home: Path, model: Path) -> None:
         assert child.wait() == -signal.SIGKILL
 
 
-async def erased(home: Home, what: ForgetTarget, *, has_records: bool = False) -> None:
-    """What `forget` does up to the versions that are to be made again."""
-    await home.store.forgettings.begin(
-        what,
-        name="f",
-        at_s=1.0,
-        planned=lambda sql, found: plan_text(plan_of(sql, what, found, name="f", at_s=1.0, has_records=has_records)),
-    )
-    await home.store.aclose()
-    finish_erasing(home.folder)
-    await home.reopen()
-
-
 async def remade(home: Home, model: Path) -> Certificate:
     (certificate,) = await rebuild(home.store, home.config, model)
     return certificate
@@ -99,7 +86,7 @@ async def test_the_weights_are_those_of_an_installation_that_never_saw_it(
     never = await never_saw(tmp_path / "b", model)
     assert saw != never
     assert files_with(home.folder, CANARY)
-    await erased(home, ForgetTarget(user="ann"))
+    await home.erase(ForgetTarget(user="ann"))
     assert files_with(home.folder, CANARY) == []
     assert files_with(home.folder, "turn-of-ann") == []
     assert await home.store.current(SHARED) == PolicyVersion(SHARED, 1)
@@ -132,7 +119,7 @@ async def test_who_forgets_a_turn_forgets_every_version_that_read_it_again(tmp_p
     never = await make_home(tmp_path / "b", model)
     clean = await never.digest(await rehearsing(never, with_canary=False))
     assert saw != clean
-    await erased(home, ForgetTarget(turn="turn-of-ann"))
+    await home.erase(ForgetTarget(turn="turn-of-ann"))
     assert files_with(home.folder, CANARY) == files_with(home.folder, "turn-of-ann") == []
     certificate = await remade(home, model)
     assert [item.samples for item in certificate.rebuilt] == [2, 2, 2]
@@ -172,7 +159,7 @@ async def test_a_version_that_consumed_nothing_else_is_left_out(home: Home, tmp_
     await home.learn()
     await home.say("b1", "one", user="bob")
     await home.learn()
-    await erased(home, ForgetTarget(user="ann"))
+    await home.erase(ForgetTarget(user="ann"))
     certificate = await remade(home, model)
     assert [(item.was, item.version, item.parent) for item in certificate.rebuilt] == [
         ("shared.1", None, "shared.0"),
@@ -202,7 +189,7 @@ async def test_own_adapters_that_stand_on_a_version_that_saw_it_are_made_again_o
         await home.learn()
         last = await home.rebase(own)
         if with_canary:
-            await erased(home, ForgetTarget(user="ann"))
+            await home.erase(ForgetTarget(user="ann"))
             assert files_with(home.folder, "user-ann") == []
             await remade(home, model)
             await home.serve_candidates()
@@ -228,7 +215,7 @@ async def test_records_in_the_folder_are_cleaned_and_those_elsewhere_only_where_
         assert await export_to(home.folder, path) == (6, 0)
     other.write_text("somebody else's by now\n")
     await home.reopen()
-    await erased(home, ForgetTarget(user="ann"), has_records=is_asked)
+    await home.erase(ForgetTarget(user="ann"), has_records=is_asked)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["turn_id"] for line in lines] == ["b1", "b2", "b3", "b4", "b5"]
     assert CANARY not in out.read_text()
@@ -245,7 +232,7 @@ async def test_records_in_the_folder_are_cleaned_and_those_elsewhere_only_where_
 
 async def test_another_model_than_the_one_that_was_trained_is_refused(home: Home, tmp_path: Path, model: Path) -> None:
     await lived(home, with_canary=True)
-    await erased(home, ForgetTarget(user="ann"))
+    await home.erase(ForgetTarget(user="ann"))
     with pytest.raises(ConfigError, match="was trained on the model bytes, but other was given"):
         await rebuild(home.store, home.config, tiny_model(tmp_path / "other"))
     held = await home.store.forgettings.unfinished()
@@ -277,5 +264,5 @@ async def test_a_folder_that_no_step_was_committed_for_goes_where_it_learned_fro
     for number, name in ((7, "shared.7"), (8, "shared.8")):
         manifest = json.loads((versions / name / "manifest.json").read_text())
         (versions / name / "manifest.json").write_text(json.dumps(manifest | {"version": f"shared.{number}"}))
-    await erased(home, ForgetTarget(user="ann"))
+    await home.erase(ForgetTarget(user="ann"))
     assert sorted(path.name for path in versions.iterdir()) == ["shared.1", "shared.8"]

@@ -12,8 +12,6 @@ from forgetting_parts import CANARY, SETTINGS, lived, make_home
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.version import SHARED
-from openclaw_rl.remake.forget_finish import plan_text
-from openclaw_rl.remake.forget_plan import plan_of
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.forget.selection import ForgetTarget
 from openclaw_rl.tiny.world import bundled_model
@@ -34,10 +32,7 @@ async def test_a_server_finishes_what_was_begun_and_serves_what_it_made_again(
 ) -> None:
     home = await make_home(tmp_path / "home", bundled_model(), SETTINGS)
     await lived(home, with_canary=True)
-    what = ForgetTarget(user="ann")
-    await home.store.forgettings.begin(
-        what, name="f", at_s=1.0, planned=lambda sql, found: plan_text(plan_of(sql, what, found, name="f", at_s=1.0))
-    )
+    await home.begin_forgetting(ForgetTarget(user="ann"))
     await home.store.aclose()  # and here it was cut off
     running.append(server := start(home.folder, config=CONFIG))
     assert not [path for path in home.folder.rglob("*") if path.is_file() and CANARY.encode() in path.read_bytes()]

@@ -15,8 +15,7 @@ from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError
-from openclaw_rl.remake.forget_finish import finish_erasing, plan_text, rebuild
-from openclaw_rl.remake.forget_plan import plan_of
+from openclaw_rl.remake.forget_finish import rebuild
 from openclaw_rl.remake.replay import ReplayChanges, ReplayReport, replay
 from openclaw_rl.store import codec
 from openclaw_rl.store.db import Store
@@ -120,13 +119,7 @@ async def test_another_method_and_rank_make_a_version_that_can_be_forgotten_from
     await home.serve_candidates()
     again = await replayed(home, model)  # its own steps are on record too
     assert again.steps[-1].is_equal
-    what = ForgetTarget(user="ann")
-    await home.store.forgettings.begin(
-        what, name="f", at_s=1.0, planned=lambda sql, found: plan_text(plan_of(sql, what, found, name="f", at_s=1.0))
-    )
-    await home.store.aclose()
-    finish_erasing(home.folder)
-    await home.reopen()
+    await home.erase(ForgetTarget(user="ann"))
     await rebuild(home.store, home.config, model)
     last = (await home.store.versions())[-1]
     never = await make_home(tmp_path / "b", model)

@@ -24,8 +24,8 @@ from openclaw_rl.publish.pruning import Pruning
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.publish.versions import verified
-from openclaw_rl.remake.forget_finish import finish_erasing, plan_text, rebuild
-from openclaw_rl.remake.forget_plan import Certificate, plan_of
+from openclaw_rl.remake.forget_finish import rebuild
+from openclaw_rl.remake.forget_plan import Certificate
 from openclaw_rl.remake.replay import restore
 from openclaw_rl.store.forget.book import WHY_GIVEN_UP
 from openclaw_rl.store.forget.selection import ForgetTarget
@@ -62,12 +62,7 @@ def with_weights(home: Home) -> list[str]:
 
 async def forgotten(home: Home, model: Path, what: ForgetTarget, *, is_serving: bool = False) -> Certificate:
     """What `forget` does, the gate left out; with `is_serving` versions are made again while a server runs."""
-    await home.store.forgettings.begin(
-        what, name="f", at_s=1.0, planned=lambda sql, found: plan_text(plan_of(sql, what, found, name="f", at_s=1.0))
-    )
-    await home.store.aclose()
-    finish_erasing(home.folder)
-    await home.reopen()
+    await home.erase(what)
     served = ServedVersions(home.store, ScriptedEngine([])) if is_serving else None
     if served is not None:
         await served.resume(await home.store.current(SHARED))

@@ -17,11 +17,10 @@ import pytest
 import pytest_asyncio
 from publish_doubles import Flow, Minds, cut_weights, flowing, letters, turn, version, write_adapter
 
-from openclaw_rl.core.adapter import CONFIG, WEIGHTS
+from openclaw_rl.core.adapter import CONFIG, TRAINER_FACTS, TRAINER_STATE, WEIGHTS
 from openclaw_rl.core.manifest import FILE_NAME, version_folder
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
-from openclaw_rl.core.trainer_state import FACTS, STATE
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.doctor.check import check_home
@@ -75,8 +74,8 @@ class Kept:
         for number in range(1, upto + 1):
             await self.flow.candidate(number)
             folder = version_folder(self.flow.home, version(number))
-            (folder / STATE).write_bytes(b"moments")
-            (folder / FACTS).write_text("{}", "utf-8")
+            (folder / TRAINER_STATE).write_bytes(b"moments")
+            (folder / TRAINER_FACTS).write_text("{}", "utf-8")
             (folder / "note.txt").write_text("the owner's")
             assert await self.flow.stage.once()
         self.now_s += LEFT_S
@@ -112,7 +111,7 @@ async def test_the_newest_keep_their_weights_and_of_the_others_stays_what_made_t
     assert await kept.once() == [1, 2, 3]
     assert await kept.with_weights() == [4, 5]
     folder = version_folder(kept.flow.home, version(1))
-    assert sorted(path.name for path in folder.iterdir()) == [CONFIG, FILE_NAME, "note.txt", FACTS]
+    assert sorted(path.name for path in folder.iterdir()) == [CONFIG, FILE_NAME, "note.txt", TRAINER_FACTS]
     row = await kept.flow.row(1)
     assert (row.digest, row.status, row.pruned_s is not None) == (before, VersionStatus.LIVE, True)
     assert kept.pruning.on_disk.versions == 2 and kept.pruning.on_disk.bytes > 0
@@ -312,7 +311,7 @@ async def test_nothing_is_removed_through_a_link_that_leads_elsewhere(kept: Kept
     folder.rename(other)
     folder.symlink_to(other)
     assert await kept.once() == [2]
-    assert (other / WEIGHTS).is_file() and (other / STATE).is_file()
+    assert (other / WEIGHTS).is_file() and (other / TRAINER_STATE).is_file()
 
 
 async def test_nothing_is_removed_while_what_was_forgotten_is_not_rebuilt(kept: Kept) -> None:
@@ -351,7 +350,7 @@ async def test_killed_at_any_moment_of_it_versions_are_whole_or_noted_and_the_ne
     async with flowing(tmp_path, settings=PublishSettings(gate=False, watch_turns=0)) as flow:
         for number in range(1, many + 1):
             await flow.publish(number)
-            (version_folder(tmp_path, version(number)) / STATE).write_bytes(b"moments")
+            (version_folder(tmp_path, version(number)) / TRAINER_STATE).write_bytes(b"moments")
     first, middle = (version_folder(tmp_path, version(number)) for number in (1, many // 2))
     moments = [(None, 0.0), (None, 0.005), (None, 0.01), (first / WEIGHTS, 0.0), (middle / WEIGHTS, 0.0)]
     for path, wait_s in moments:
@@ -360,7 +359,9 @@ async def test_killed_at_any_moment_of_it_versions_are_whole_or_noted_and_the_ne
         for row in await store.versions():
             if row.folder is not None:
                 assert (row.folder / FILE_NAME).is_file() and (row.folder / CONFIG).is_file()
-                assert row.pruned_s is not None or ((row.folder / WEIGHTS).is_file() and (row.folder / STATE).is_file())
+                assert row.pruned_s is not None or (
+                    (row.folder / WEIGHTS).is_file() and (row.folder / TRAINER_STATE).is_file()
+                )
         assert await store.current(SHARED) == version(many)
         await store.aclose()
     assert await asyncio.to_thread(pruned_to_the_end, tmp_path) == [f"shared.{many}"] * 2

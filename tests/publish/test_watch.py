@@ -40,6 +40,12 @@ class Watched:
             await self.flow.store.pair(NextState(name, (message(Role.USER, "and?"),), NextStateSource.USER))
             await self.flow.store.judge(Verdict(name, score, VerdictSource.VOTES))
 
+    async def second(self) -> Flow:
+        """The flow, in which version 2 is served after one that everybody liked."""
+        await self.judged(1, *[LIKED] * 20)
+        await self.flow.publish(2)
+        return self.flow
+
 
 @pytest_asyncio.fixture
 async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
@@ -53,9 +59,7 @@ async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
 
 
 async def test_a_version_that_is_corrected_more_often_is_taken_back_and_says_so(watched: Watched) -> None:
-    flow = watched.flow
-    await watched.judged(1, *[LIKED] * 20)
-    await flow.publish(2)
+    flow = await watched.second()
     await watched.judged(2, *[CORRECTED] * 3)
     await flow.stage.once()
     assert flow.served.current() == version(2)
@@ -75,9 +79,7 @@ async def test_a_version_that_is_corrected_more_often_is_taken_back_and_says_so(
 
 
 async def test_with_a_bad_version_go_those_that_were_made_from_it(watched: Watched) -> None:
-    flow = watched.flow
-    await watched.judged(1, *[LIKED] * 20)
-    await flow.publish(2)
+    flow = await watched.second()
     await watched.judged(2, CORRECTED, CORRECTED, CORRECTED)
     await flow.publish(3)
     flow.minds.chance[version(2)] = 0.9  # which would have said the same as version 3
@@ -113,18 +115,14 @@ async def test_a_version_that_does_as_before_stays_and_costs_nothing(watched: Wa
 
 
 async def test_after_its_window_a_version_is_no_longer_watched(watched: Watched) -> None:
-    flow = watched.flow
-    await watched.judged(1, *[LIKED] * 20)
-    await flow.publish(2)
+    flow = await watched.second()
     await watched.judged(2, *[LIKED] * 15, *[CORRECTED] * 20)
     assert not await flow.stage.once()
     assert flow.served.current() == version(2)
 
 
 async def test_what_is_pinned_is_not_taken_back(watched: Watched) -> None:
-    flow = watched.flow
-    await watched.judged(1, *[LIKED] * 20)
-    await flow.publish(2)
+    flow = await watched.second()
     await pin(flow.store, version(2), served=flow.served, at_s=1.0)
     await watched.judged(2, *[CORRECTED] * 9)
     assert not await flow.stage.once()
@@ -133,9 +131,7 @@ async def test_what_is_pinned_is_not_taken_back(watched: Watched) -> None:
 
 @pytest.mark.parametrize("trouble", ["away", "damaged"])
 async def test_where_the_version_before_cannot_be_asked_nothing_happens_now(watched: Watched, trouble: str) -> None:
-    flow = watched.flow
-    await watched.judged(1, *[LIKED] * 20)
-    await flow.publish(2)
+    flow = await watched.second()
     await watched.judged(2, *[CORRECTED] * 9)
     if trouble == "away":
         flow.engine.is_away = True
@@ -150,9 +146,7 @@ async def test_where_the_version_before_cannot_be_asked_nothing_happens_now(watc
 
 
 async def test_the_turns_of_a_version_that_was_rolled_back_by_hand_are_held_against_nobody(watched: Watched) -> None:
-    flow = watched.flow
-    await watched.judged(1, *[LIKED] * 20)
-    await flow.publish(2)
+    flow = await watched.second()
     await watched.judged(2, *[CORRECTED] * 4)
     await rollback(flow.store, version(1), served=flow.served)
     await flow.candidate(3, parent=1)

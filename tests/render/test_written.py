@@ -8,7 +8,7 @@ import pytest
 from render_models import renderer_of
 
 from openclaw_rl.core.message import Role, Tool, message
-from openclaw_rl.render.written import CachedJson, KnownTools
+from openclaw_rl.render.held import CachedJson, KnownTools
 
 READ = Tool("read", "Reads <b>ünd</b> more.", {"type": "object", "properties": {"b": {"type": "string"}, "a": {}}})
 FUNCTION = READ.as_json()["function"]

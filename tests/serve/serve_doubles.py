@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 
 from aiohttp import web
-from openai.types.responses import FunctionToolParam
+from anthropic.types import RawMessageStreamEvent
+from openai.types.responses import FunctionToolParam, ResponseStreamEvent
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from openclaw_rl.core.completion import Finish
@@ -108,6 +109,23 @@ class Serving:
 
     def says_ids(self, ids: Sequence[int], **how: int | Exception) -> None:
         self.answers.append(Says(ids, **how))  # type: ignore[arg-type]
+
+    async def stored_before_the_end(
+        self, events: AsyncIterator[RawMessageStreamEvent | ResponseStreamEvent]
+    ) -> list[str]:
+        """The kinds of a stream's further events; its end waits for the turn to be stored."""
+        self.engine.go.set()
+        await self.given.get()
+
+        async def rest() -> list[str]:
+            return [event.type async for event in events]
+
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(rest())
+            await asyncio.wait([task], timeout=0.05)
+            assert not task.done() and not self.book.turns
+            self.book.may_commit.set()
+        return task.result()
 
 
 @contextlib.asynccontextmanager

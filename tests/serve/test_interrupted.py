@@ -12,7 +12,7 @@ from openclaw_rl.core.completion import Finish, SampledToken
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.render.parsers import ReplyDelta
-from openclaw_rl.serve.choice import Choice
+from openclaw_rl.serve.answers import Choice
 from openclaw_rl.serve.generate import GenerationRequest, begin
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 import pytest
@@ -237,18 +236,7 @@ async def test_a_stream_is_live_and_its_end_is_held_until_the_turn_is_stored(
     events = aiter(stream)
     kinds = [(await anext(events)).type for _ in range(5)]  # the engine still waits in front of its second token
     assert kinds[-1] == "response.output_text.delta"
-    server.engine.go.set()
-    await server.given.get()
-
-    async def rest() -> list[str]:
-        return [event.type async for event in events]
-
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(rest())
-        await asyncio.wait([task], timeout=0.05)
-        assert not task.done() and not server.book.turns
-        server.book.may_commit.set()
-    assert task.result()[-1] == "response.completed"
+    assert (await server.stored_before_the_end(events))[-1] == "response.completed"
 
 
 async def test_a_client_that_goes_away_frees_the_engine_and_leaves_a_cancelled_turn(

@@ -22,8 +22,7 @@ from openclaw_rl.trainers.frames import StepCommand, TrainerFailure
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import Method, MethodSettings, TeacherKind
 from openclaw_rl.trainers.worker import _Answers, _step
-from openclaw_rl.weights.ipc import StorageHandle
-from openclaw_rl.weights.lending import Loans, lent
+from openclaw_rl.weights.lending import Loans, StorageHandle, lent
 from openclaw_rl.weights.parts import parts_of
 
 BINARY = settings_of(MethodSettings(name=Method.BINARY), lr=1e-3)

@@ -14,10 +14,9 @@ import torch
 from safetensors.torch import load_file
 from trainer_models import Recorder, policy_logp, settings_of
 
-from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter
+from openclaw_rl.core.adapter import CONFIG, TRAINER_FACTS, TRAINER_STATE, WEIGHTS, Adapter
 from openclaw_rl.core.manifest import Manifest, write_manifest
 from openclaw_rl.core.sample import Sample
-from openclaw_rl.core.trainer_state import FACTS, STATE
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import AdapterError, TrainerError
 from openclaw_rl.trainers.checkpoint import CheckpointCache
@@ -239,7 +238,7 @@ def test_a_version_whose_state_is_gone_is_gone_on_from_with_fresh_moments(
         base = PolicyVersion(adapter.version.scope, 0)
         manifest = Manifest(adapter.version, base, "step", (), 0, adapter.digest, 1.0, upon=upon)
         write_manifest(adapter.folder, manifest)
-        for name in (STATE, FACTS):
+        for name in (TRAINER_STATE, TRAINER_FACTS):
             (adapter.folder / name).unlink()
     trainer.restore(own.folder, below.folder)
     assert float((logp(trainer, recorder) - want).abs().max()) < 1e-6
@@ -249,4 +248,4 @@ def test_a_version_whose_state_is_gone_is_gone_on_from_with_fresh_moments(
     trainer.restore(below.folder)
     assert trainer.optimizer_state() == {} and trainer.step(recorder.batch()).took_step
     trainer.export(tmp_path / "shared.2", SHARED_TWO)
-    assert (tmp_path / "shared.2" / FACTS).is_file()
+    assert (tmp_path / "shared.2" / TRAINER_FACTS).is_file()

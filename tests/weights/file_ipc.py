@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from openclaw_rl.weights.ipc import StorageHandle
+from openclaw_rl.weights.lending import StorageHandle
 
 
 class FileIpc:

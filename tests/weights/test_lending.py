@@ -20,8 +20,7 @@ from openclaw_rl.engines.local.adapters import AdapterPass
 from openclaw_rl.engines.local.layers import Linears
 from openclaw_rl.errors import TrainerError
 from openclaw_rl.weights.forms import lower
-from openclaw_rl.weights.ipc import StorageHandle, forget_counts
-from openclaw_rl.weights.lending import LentTensor, Loans, LoanTerms, lent, loan_folder
+from openclaw_rl.weights.lending import LentTensor, Loans, LoanTerms, StorageHandle, forget_counts, lent, loan_folder
 from openclaw_rl.weights.parts import is_equal, label, parts_of
 
 CPU = torch.device("cpu")

@@ -14,7 +14,7 @@ from typer.main import get_group
 
 from openclaw_rl import __version__
 from openclaw_rl.core.disk import is_about_disk, unwritable
-from openclaw_rl.errors import ConfigError, OpenClawRLError
+from openclaw_rl.errors import ConfigError, OpenClawRLError, innermost
 
 # Which extra brings a library that a command needs.
 EXTRAS = {
@@ -128,7 +128,9 @@ def main() -> None:
         told, rest = group.split(OpenClawRLError)
         if rest is not None or told is None:
             raise
-        _tell(_first(told))
+        first = innermost(told)
+        assert isinstance(first, OpenClawRLError)
+        _tell(first)
     except OSError as problem:  # a file that a command writes or reads
         if not is_about_disk(problem):
             raise
@@ -161,12 +163,6 @@ def _imported(name: str) -> TyperCommand | TyperGroup:
         return command
     group.name, group.help, group.rich_help_panel = name, source.help or group.help, _PANEL_OF[name]
     return group
-
-
-def _first(group: BaseExceptionGroup[OpenClawRLError]) -> OpenClawRLError:
-    """The first error in a group of groups."""
-    inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
 def _tell(problem: OpenClawRLError) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from openclaw_rl.cli.common import Home, print_evaluation, run_in_order, say
+from openclaw_rl.cli.common import Home, print_evaluation, run_in_order, say, settings_of
 from openclaw_rl.core.message import Json
 from openclaw_rl.envs.box.probe import BoxKind
 from openclaw_rl.errors import ConfigError
@@ -94,12 +94,11 @@ class AttemptOptions:
 
 def server_address(home: Path | None, url: str, key: str) -> ServerAddress:
     """The named server, or the one that runs on the installation. Raises ConfigError if there is none."""
-    from openclaw_rl.config import read_config
     from openclaw_rl.home.folder import address_of, check_key
 
     if url:
         return ServerAddress(url, key, None)
-    folder = read_config(overrides={"home": None if home is None else str(home)}).home
+    folder = settings_of(home).home
     address = address_of(folder)
     if address is None:
         raise ConfigError(

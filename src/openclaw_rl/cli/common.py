@@ -7,7 +7,7 @@ import json
 import signal
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -17,6 +17,9 @@ from rich.table import Table
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError
 
+if TYPE_CHECKING:
+    from openclaw_rl.config import Config
+
 T = TypeVar("T")
 
 say = Console(stderr=True, highlight=False)
@@ -25,13 +28,19 @@ WIDEST = 10_000  # columns: wide enough that nothing is cut off
 Home = Annotated[Path | None, typer.Option("--home", help="The installation's folder. [default: ~/.openclaw-rl]")]
 
 
+def settings_of(home: Path | None) -> Config:
+    """The settings in force for this folder, or for the usual one."""
+    from openclaw_rl.config import read_config
+
+    return read_config(overrides={"home": None if home is None else str(home)})
+
+
 def home_of(given: Path | None, *, needs_store: bool = True) -> Path:
     """The folder of an installation that has been started at least once; it may have versions without a store."""
-    from openclaw_rl.config import read_config
     from openclaw_rl.core.manifest import has_versions
     from openclaw_rl.store.connection import MAKE_STORE
 
-    home = read_config(overrides={"home": None if given is None else str(given)}).home
+    home = settings_of(given).home
     store = home / "store.db"
     if not store.is_file() and (store.is_dir() or has_versions(home)):
         if not needs_store:
@@ -71,11 +80,10 @@ def print_table(table: Table, out: Console | None = None) -> None:
 
 def print_evaluation(name: str, figures: Mapping[str, Json], home: Path | None = None) -> None:
     """Prints the figures as a line of JSON, and sends them to the sinks that the settings name."""
-    from openclaw_rl.config import read_config
     from openclaw_rl.telemetry.hub import note_evaluation
 
     print(json.dumps(figures), flush=True)
-    config = read_config(overrides={"home": None if home is None else str(home)})
+    config = settings_of(home)
     if config.metrics.sinks:
         for finding in note_evaluation(config.home, config.metrics, name, figures):
             say.print(f"warning: {finding.said}", soft_wrap=True, markup=False)

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from openclaw_rl.cli.common import Home, print_table, say
+from openclaw_rl.cli.common import Home, print_table, say, settings_of
 from openclaw_rl.connect import openclaw
 from openclaw_rl.connect.clients import OURS, ClientRecipe, as_json, clients
 from openclaw_rl.connect.files import FileChange, old_text, put, take_away
@@ -86,9 +86,7 @@ def connect(
 
 
 async def _target(home: Path | None, url: str | None, api_key: str | None) -> Target:
-    from openclaw_rl.config import read_config
-
-    folder = read_config(overrides={"home": None if home is None else str(home)}).home
+    folder = settings_of(home).home
     return await reached(found_address(folder, url), found_key(folder, api_key))
 
 

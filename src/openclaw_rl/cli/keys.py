@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Column, Table
 
-from openclaw_rl.cli.common import Home, print_table, say
+from openclaw_rl.cli.common import Home, print_table, say, settings_of
 from openclaw_rl.core.rights import KnownKey, Limits, Right
 from openclaw_rl.errors import ConfigError
 
@@ -45,7 +44,7 @@ def add(
     """
     from openclaw_rl.home.keys import add_key
 
-    key = add_key(_folder(home), name, _rights(scopes), Limits(requests, tokens, body))
+    key = add_key(settings_of(home).home, name, _rights(scopes), Limits(requests, tokens, body))
     say.print(f"the key of {name}; it is shown this once:", markup=False)
     print(key)
 
@@ -56,7 +55,7 @@ def listed(home: Home = None) -> None:
     from openclaw_rl.home.folder import has_key
     from openclaw_rl.home.keys import kept_keys, last_used
 
-    folder = _folder(home)
+    folder = settings_of(home).home
     used = last_used(folder)
     table = Table(Column("name", no_wrap=True), "scopes", "limits", "made", "last used", "")
     first = "the first key, in the file api_key" if has_key(folder) else "made at the first start, unless one is given"
@@ -73,14 +72,8 @@ def revoke(name: Name, home: Home = None) -> None:
     """Revoke a key. Its turns stay; those that were not yet learned from are never learned from."""
     from openclaw_rl.home.keys import revoke_key
 
-    revoke_key(_folder(home), name)
+    revoke_key(settings_of(home).home, name)
     print(f"{name} is revoked")
-
-
-def _folder(home: Path | None) -> Path:
-    from openclaw_rl.config import read_config
-
-    return read_config(overrides={"home": None if home is None else str(home)}).home
 
 
 def _rights(scopes: str) -> frozenset[Right]:

@@ -160,7 +160,7 @@ def _memory_settings(
 
 def _shape(name: str) -> ModelShape:
     """The sizes of a model; for one on the hub only its config.json is fetched. Raises ModelError."""
-    from openclaw_rl.errors import ModelError
+    from openclaw_rl.errors import ModelError, first_line
     from openclaw_rl.home.models import local_folder
     from openclaw_rl.plan.shape import read_shape
 
@@ -175,9 +175,8 @@ def _shape(name: str) -> ModelShape:
     try:
         return read_shape(Path(hf_hub_download(name, "config.json")), name=name)
     except (OSError, ValueError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(
-            f"the config.json of {name} cannot be fetched: {first}",
+            f"the config.json of {name} cannot be fetched: {first_line(error)}",
             fix="download it and give its path; nothing else of the model is needed",
         ) from error
 

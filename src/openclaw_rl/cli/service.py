@@ -6,11 +6,11 @@ import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from openclaw_rl.cli.common import Home, say
+from openclaw_rl.cli.common import Home, say, settings_of
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.home.service import (
     NAME,
@@ -20,9 +20,6 @@ from openclaw_rl.home.service import (
     service_file,
     service_text,
 )
-
-if TYPE_CHECKING:
-    from openclaw_rl.config import Config
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -51,7 +48,7 @@ def install(
     as JUDGE_API_KEY, belong in the file service.env of the home folder (only with systemd; launchd does not read it).
     """
     kind = _manager(manager, is_shown=is_shown)
-    service = Service(_config(home).home.absolute(), name=name)
+    service = Service(settings_of(home).home.absolute(), name=name)
     file, text = service_file(service, kind), service_text(service, kind)
     commands = _starting(service, kind, file)
     if is_shown:
@@ -101,13 +98,6 @@ def status(*, name: Name = NAME) -> None:
         done = _called(("systemctl", "--user", "is-active", f"{name}.service"))
         state = done.stdout.strip() or done.stderr.strip() or "not known"
     print(f"{name}: installed ({file}), {state}")
-
-
-def _config(home: Path | None) -> Config:
-    """Reads the settings for the server, so that mistakes are reported now."""
-    from openclaw_rl.config import read_config
-
-    return read_config(overrides={"home": None if home is None else str(home)})
 
 
 def _manager(given: Manager | None, *, is_shown: bool) -> Manager:

@@ -7,13 +7,13 @@ If a history continues nothing word for word, served replies are found by the id
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from openclaw_rl.collect.digests import digest
 from openclaw_rl.collect.evidence import call_key, openings, quoted_keys
 from openclaw_rl.core.hashing import SLICE_CHARS, hashed
 from openclaw_rl.core.ledger import State
@@ -343,12 +343,8 @@ def _names(space: str, reply: Message) -> Iterator[str]:
         if key:
             yield _call_name(space, key)
     for text in openings(reply.text):
-        yield _digest(f"{space}:says:{text}")
+        yield digest(space, f"says:{text}")
 
 
 def _call_name(space: str, key: str) -> str:
-    return _digest(f"{space}:call:{key}")
-
-
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    return digest(space, f"call:{key}")

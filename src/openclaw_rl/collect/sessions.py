@@ -5,7 +5,6 @@ A session's name begins with that of the API key, so that no client can write in
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from urllib.parse import quote
 from openclaw_rl.collect.clients.by_rules import RuleClient
 from openclaw_rl.collect.clients.rules import ClientRules
 from openclaw_rl.core.episode import Episode, EpisodeStep
+from openclaw_rl.core.hashing import hashed
 from openclaw_rl.core.message import Json, Message
 from openclaw_rl.core.turn import Arrival, Turn
 from openclaw_rl.errors import RequestError
@@ -66,7 +66,7 @@ def tidy(given: str) -> str:
     name = given.strip()
     if len(name) <= LONGEST_NAME and name.isprintable():
         return name
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    digest = hashed((name,), size=8)
     readable = "".join(letter if letter.isprintable() else "?" for letter in name[: LONGEST_NAME // 2])
     return f"{readable}~{digest}"
 

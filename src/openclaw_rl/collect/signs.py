@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from openclaw_rl.collect.branches import Branches
 from openclaw_rl.collect.clients.by_rules import system_text
-from openclaw_rl.collect.evidence import DISTINCT
-from openclaw_rl.collect.frames import FrameMemory, without_stamp
-from openclaw_rl.collect.text_keys import (
+from openclaw_rl.collect.digests import (
     LONG_ARGUMENT,
     LONG_OPENING,
     MOST_LETTERS,
     OPENING,
+    Branches,
     arguments_of,
     beginnings,
     digest,
@@ -29,6 +27,8 @@ from openclaw_rl.collect.text_keys import (
     recurring,
     unescaped,
 )
+from openclaw_rl.collect.evidence import DISTINCT
+from openclaw_rl.collect.frames import FrameMemory, without_stamp
 from openclaw_rl.core.message import Message, Role
 from openclaw_rl.core.turn import Arrival, Turn
 

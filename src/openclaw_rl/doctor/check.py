@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from openclaw_rl.config import read_config
-from openclaw_rl.core.adapter import Adapter
+from openclaw_rl.core.adapter import TRAINER_FACTS, TRAINER_STATE, Adapter, problem_with_state
 from openclaw_rl.core.disk import is_read_only
 from openclaw_rl.core.inside import move_aside
 from openclaw_rl.core.manifest import versions_folder
-from openclaw_rl.core.trainer_state import FACTS, STATE, problem_with
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.doctor.adopt import CURRENT, AdoptionContext, adopt, another_row, without_manifest
 from openclaw_rl.errors import AdapterError, DamageError, OpenClawRLError, StoreError
@@ -241,10 +240,10 @@ def _version(ground: AdoptionContext, row: VersionRow, damaged: set[PolicyVersio
 def _state(ground: AdoptionContext, row: VersionRow) -> Iterator[StoreFinding]:
     """The trainer's state next to sound weights: training can continue without it, so a damaged one is put aside."""
     assert row.folder is not None
-    problem = problem_with(row.folder)
+    problem = problem_with_state(row.folder)
     if problem is None:
         return
-    for name in (STATE, FACTS) if ground.repair else ():
+    for name in (TRAINER_STATE, TRAINER_FACTS) if ground.repair else ():
         if (row.folder / name).exists():
             move_aside(ground.home, row.folder / name, at_s=ground.at_s, name=f"{row.version}.{name}")
     yield StoreFinding(

@@ -13,12 +13,11 @@ import aiohttp
 import msgspec
 
 from openclaw_rl.config import Config, read_config
-from openclaw_rl.core.adapter import digest_of_folder
+from openclaw_rl.core.adapter import digest_of_folder, problem_with_state
 from openclaw_rl.core.facts import StoreFacts
 from openclaw_rl.core.finding import Finding, Level
 from openclaw_rl.core.manifest import has_versions
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.trainer_state import problem_with
 from openclaw_rl.doctor.install import installation_findings, libraries
 from openclaw_rl.doctor.learning import Loop, learning_findings, story
 from openclaw_rl.envs.box.probe import probe
@@ -188,7 +187,7 @@ def _adapters(sql: sqlite3.Connection) -> list[Finding]:
         if digest != row.digest:
             said = f"the adapter of version {row.version} is not what its step wrote (digest {digest[:24]})"
             found.append(Finding(Level.MEND, "publish", said, MEND_VERSION))
-        elif row in served and (problem := problem_with(row.folder)) is not None:
+        elif row in served and (problem := problem_with_state(row.folder)) is not None:
             said = f"the trainer's state of version {row.version} is damaged: {problem}"
             found.append(Finding(Level.MEND, "train", said, MEND_STATE))
     return found or [Finding(Level.OK, "publish", f"{len(looked)} adapters looked at, all as written")]

@@ -12,7 +12,7 @@ from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import ConfigError, RequestError
+from openclaw_rl.errors import ConfigError, RequestError, first_error
 
 AT_ONCE = 8
 REMEMBERED = 8  # versions
@@ -68,11 +68,9 @@ class TaskProbe:
         """The share of tasks that the version solves. Raises EngineError or RequestError if it cannot be asked."""
         if version not in self._known:
             slots = asyncio.Semaphore(AT_ONCE)
-            try:
+            with first_error():
                 async with asyncio.TaskGroup() as group:
                     asked = [group.create_task(self._does(task, version, slots)) for task in self.tasks]
-            except ExceptionGroup as problems:
-                raise problems.exceptions[0] from problems.exceptions[0].__cause__
             if len(self._known) >= REMEMBERED:
                 self._known.pop(next(iter(self._known)))
             self._known[version] = sum(item.result() for item in asked) / len(asked)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from itertools import pairwise
 from typing import Literal, Protocol
 
 from openclaw_rl.core.completion import Finish
+from openclaw_rl.core.hashing import hashed
 from openclaw_rl.core.message import Json, Message, Role, Tool
 from openclaw_rl.core.prompt import Segment
 from openclaw_rl.core.turn import Turn
@@ -285,7 +285,7 @@ def key_of(item: Message) -> str:
     messages count to the letter, except ids of calls.
     """
     written = json.dumps(_meaning(item), ensure_ascii=False, sort_keys=True)
-    return hashlib.blake2b(written.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return hashed((written,))
 
 
 def _meaning(item: Message) -> list[Json]:

@@ -16,8 +16,8 @@ from tokenizers import Tokenizer
 from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCall, message
 from openclaw_rl.errors import ModelError, RequestError
 from openclaw_rl.render.encoding import encoded
+from openclaw_rl.render.held import CachedJson, KnownTools
 from openclaw_rl.render.passes import Rendering, compiled, names_read, rendered
-from openclaw_rl.render.written import CachedJson, KnownTools
 
 
 class _Generation(jinja2.ext.Extension):

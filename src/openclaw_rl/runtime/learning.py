@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from openclaw_rl.core.stage import Stage
-from openclaw_rl.errors import OpenClawRLError
+from openclaw_rl.errors import OpenClawRLError, innermost
 
 log = logging.getLogger(__name__)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
@@ -46,7 +46,7 @@ class StageSupervisor:
             except Exception as problem:  # the edge of a stage
                 broke = self._note(stage, problem)
                 pause_s = min(FIRST_PAUSE_S * 2 ** min(broke.times - 1, 30), LONGEST_PAUSE_S)
-                if isinstance(_cause(problem), OpenClawRLError):  # foreseen, such as a full disk: its message is enough
+                if isinstance(innermost(problem), OpenClawRLError):  # foreseen, such as a full disk
                     log.error("stage=%s stopped and is begun again in %g s: %s", stage, pause_s, broke.why)
                 else:
                     log.error("stage=%s broke and is begun again in %g s", stage, pause_s, exc_info=problem)
@@ -63,20 +63,13 @@ class StageSupervisor:
         }
 
     def _note(self, stage: str, problem: Exception) -> StageFailure:
-        problem = _cause(problem)
+        cause = innermost(problem)
         now_s, before = self.clock(), self._breaks.get(stage)
         is_anew = before is None or now_s - before.at_s >= LASTED_S
         times = 1 if before is None or is_anew else before.times + 1
-        kind = "" if isinstance(problem, OpenClawRLError) else f"{type(problem).__name__}: "
-        noted = self._breaks[stage] = StageFailure(now_s, times, f"{kind}{problem}"[:300])
+        kind = "" if isinstance(cause, OpenClawRLError) else f"{type(cause).__name__}: "
+        noted = self._breaks[stage] = StageFailure(now_s, times, f"{kind}{cause}"[:300])
         return noted
-
-
-def _cause(problem: Exception) -> Exception:
-    """The first error of a stage's own tasks."""
-    while isinstance(problem, ExceptionGroup):
-        problem = problem.exceptions[0]
-    return problem
 
 
 @dataclass(slots=True)

@@ -20,12 +20,11 @@ from openclaw_rl.core.sampling import Grammar, Sampling
 from openclaw_rl.core.to_end import to_end
 from openclaw_rl.core.turn import Arrival, Placement, Turn, TurnKind
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import ContextError, EngineError, RequestError
+from openclaw_rl.errors import ContextError, EngineError, RequestError, first_error
 from openclaw_rl.render.encoding import TooManyTokens
 from openclaw_rl.render.forms import AnswerForm
 from openclaw_rl.render.parsers import ReplyDelta
-from openclaw_rl.serve.answers import TURN, VERSION, new_turn_id, note_headers
-from openclaw_rl.serve.choice import Choice
+from openclaw_rl.serve.answers import TURN, VERSION, Choice, new_turn_id, note_headers
 from openclaw_rl.serve.parts import ServeParts, answering
 
 log = logging.getLogger(__name__)
@@ -150,12 +149,10 @@ class Generation:
             self.parts.metrics.sampling -= len(self.choices)
 
     async def _sample_each(self, sink: Sink) -> None:
-        try:
+        with first_error():  # the client receives it
             async with asyncio.TaskGroup() as group:
                 for choice in self.choices:
                     group.create_task(self._sample(choice, sink))
-        except BaseExceptionGroup as problems:  # the client receives the first; it cancelled the others
-            raise problems.exceptions[0] from problems.exceptions[0].__cause__
 
     async def _sample(self, choice: Choice, sink: Sink) -> None:
         seed = self.sampling.seed

@@ -18,7 +18,7 @@ from aiohttp.http import HttpVersion11
 
 from openclaw_rl.core.completion import SampledToken
 from openclaw_rl.render.parsers import ReplyDelta
-from openclaw_rl.serve.choice import Choice
+from openclaw_rl.serve.answers import Choice
 from openclaw_rl.serve.failures import error_body
 from openclaw_rl.serve.generate import ClientGone, Generation
 

@@ -171,7 +171,7 @@ class Store:
 
         False if it belongs to something that was forgotten while it was being answered: then nothing is entered.
 
-        `chain` is the digest of the conversation including the reply, under which `turn_by_chain` finds it; `prefix` is
+        `chain` is the digest of the conversation including the reply, under which `served` finds it; `prefix` is
         that of the request, which siblings share. The turn's session is made or seen again at `seen_s`.
         """
         seen = Session(turn.session, turn.user, turn.agent, turn.at_s, turn.at_s if seen_s is None else seen_s)
@@ -194,10 +194,6 @@ class Store:
     async def turn(self, turn: str) -> Turn | None:
         """The turn of this id."""
         return await self._reader.do(lambda sql: turns.get(sql, turn))
-
-    async def turn_by_chain(self, chain: str) -> Turn | None:
-        """The newest turn whose conversation has this digest."""
-        return await self._reader.do(lambda sql: turns.by_chain(sql, chain))
 
     async def served(self, chains: Sequence[str], *, session: str | None = None) -> list[ServedTurn]:
         """The latest turns whose conversations have these digests, in this session or in any, oldest first."""

@@ -6,12 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from openclaw_rl.core.adapter import CONFIG, WEIGHTS, Adapter, digest_of_folder
+from openclaw_rl.core.adapter import CONFIG, TRAINER_FACTS, TRAINER_STATE, WEIGHTS, Adapter, digest_of_folder, seal
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.manifest import Manifest, version_folder, write_manifest
 from openclaw_rl.core.message import Json, Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
-from openclaw_rl.core.trainer_state import FACTS, STATE, seal
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.store.db import Store
@@ -45,9 +44,9 @@ def an_adapter(folder: Path, number: int, rank: int = 4) -> Adapter:
 def with_state(folder: Path, version: PolicyVersion) -> None:
     """A small adapter, and next to it the sealed trainer's state."""
     a_small_adapter(folder, version)
-    (folder / STATE).write_bytes(b"moments")
+    (folder / TRAINER_STATE).write_bytes(b"moments")
     facts: dict[str, Json] = {"format": 1, "version": str(version), "steps": version.number}
-    (folder / FACTS).write_text(json.dumps({**facts, "seal": seal(folder, facts)}), "utf-8")
+    (folder / TRAINER_FACTS).write_text(json.dumps({**facts, "seal": seal(folder, facts)}), "utf-8")
 
 
 async def lived_in(home: Path, *, sessions: int = 2, fill: Fill = a_small_adapter) -> None:

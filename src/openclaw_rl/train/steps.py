@@ -24,8 +24,7 @@ from openclaw_rl.errors import AdapterError, StepTooCostlyError, TrainerError
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.train import folders, schedule
 from openclaw_rl.train.costs import BatchPlanner, MeasuredStep, StepWork
-from openclaw_rl.train.retry import Retries
-from openclaw_rl.train.schedule import Moment, RehearsalBudget
+from openclaw_rl.train.schedule import Moment, RehearsalBudget, Retries
 from openclaw_rl.train.step_parts import StepParts
 
 log = logging.getLogger(__name__)

@@ -14,17 +14,26 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from openclaw_rl.core.adapter import CONFIG, FULL_CONFIG, FULL_WEIGHTS, WEIGHTS, files_of
+from openclaw_rl.core.adapter import (
+    CONFIG,
+    FULL_CONFIG,
+    FULL_WEIGHTS,
+    TRAINER_FACTS,
+    TRAINER_STATE,
+    WEIGHTS,
+    files_of,
+    read_trainer_facts,
+    seal,
+)
 from openclaw_rl.core.disk import sync
 from openclaw_rl.core.manifest import FILE_NAME, read_manifest
 from openclaw_rl.core.message import Json
-from openclaw_rl.core.trainer_state import FACTS, STATE, read_facts, seal
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.errors import AdapterError
 
 log = logging.getLogger(__name__)
 
-FILES = (WEIGHTS, CONFIG, FULL_WEIGHTS, FULL_CONFIG, STATE, FACTS)
+FILES = (WEIGHTS, CONFIG, FULL_WEIGHTS, FULL_CONFIG, TRAINER_STATE, TRAINER_FACTS)
 FORMAT = 1
 UNREADABLE_FIX = (
     "stop the server and run `openclaw-rl check --repair`, which moves a damaged trainer state to "
@@ -76,11 +85,11 @@ def write(folder: Path, checkpoint: Checkpoint, config: Mapping[str, Json], sett
     }
     names = (CONFIG, WEIGHTS) if "peft_type" in config else (FULL_CONFIG, FULL_WEIGHTS)
     save_file(_on_cpu(joined(upon, checkpoint.weights)), folder / names[1], metadata={"format": "pt"})
-    save_file(_on_cpu(checkpoint.state), folder / STATE, metadata={"format": "pt"})
+    save_file(_on_cpu(checkpoint.state), folder / TRAINER_STATE, metadata={"format": "pt"})
     (folder / names[0]).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", "utf-8")
     facts["seal"] = seal(folder, facts)
-    (folder / FACTS).write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", "utf-8")
-    for path in (*(folder / name for name in (*names, STATE, FACTS)), folder, folder.parent):
+    (folder / TRAINER_FACTS).write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", "utf-8")
+    for path in (*(folder / name for name in (*names, TRAINER_STATE, TRAINER_FACTS)), folder, folder.parent):
         sync(path)
 
 
@@ -91,12 +100,12 @@ def read(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> Checkpoint:
     """
     whole, facts = _adapter(folder)
     try:
-        state = load_file(folder / STATE) if (folder / STATE).exists() else {}
+        state = load_file(folder / TRAINER_STATE) if (folder / TRAINER_STATE).exists() else {}
         steps, rank = int(str(facts.get("steps", 0))), int(str(facts.get("under_rank", 0)))
         version, upon = (_version(facts.get(name)) for name in ("version", "upon"))
     except (OSError, SafetensorError, ValueError) as problem:
         raise _unreadable(folder, problem) from problem
-    if version is not None and not (folder / FACTS).exists():
+    if version is not None and not (folder / TRAINER_FACTS).exists():
         log.warning("version=%s has no trainer state: its weights are used, with new moments", version)
     under, weights = parted(whole, rank)
     if {name: tuple(tensor.shape) for name, tensor in weights.items()} != dict(shapes):
@@ -142,7 +151,7 @@ def parted(whole: Mapping[str, Tensor], rank: int) -> tuple[dict[str, Tensor], d
 
 def _adapter(folder: Path) -> tuple[dict[str, Tensor], dict[str, Json]]:
     try:
-        facts = read_facts(folder) or _facts_of_manifest(folder)
+        facts = read_trainer_facts(folder) or _facts_of_manifest(folder)
         return load_file(folder / files_of(folder)[1]), facts
     except (OSError, SafetensorError, ValueError) as problem:
         raise _unreadable(folder, problem) from problem

@@ -10,22 +10,25 @@ import contextlib
 import fcntl
 import logging
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import torch
 from torch import Tensor
 
-from openclaw_rl.errors import TrainerError
-from openclaw_rl.weights.ipc import CudaIpc, StorageHandle, StorageIpc, forget_counts
+from openclaw_rl.errors import TrainerError, first_line
 from openclaw_rl.weights.parts import WeightPart, is_equal, label, parts_of
 
 log = logging.getLogger(__name__)
+COUNTERS = re.compile(r"/torch_\d+_\d+(_\d+)?")  # torch's names of its files in shared memory
+SHARED_MEMORY = Path("/dev/shm")
 LEAST = 32 << 20  # bytes of weights below which sharing is not worth the while
 ENDED = "the process whose base weights the trainer reads on the GPU has ended"
 WAIT = "wait: the next step starts the trainer again, with the new engine's weights or its own"
@@ -76,7 +79,7 @@ def lent(
             file = folder / f"{label(parts, place)}-{secrets.token_hex(4)}.json"
             handle = _write(file, msgspec.json.encode(terms))
         except (OSError, RuntimeError) as error:
-            log.warning("the base weights on the GPU are not shared with the trainer: %s", _first_line(error))
+            log.warning("the base weights on the GPU are not shared with the trainer: %s", first_line(error))
     try:
         yield None if handle is None else file
     finally:
@@ -117,7 +120,7 @@ class Loans:
             try:
                 found = self._from(file, parts, device)
             except (OSError, RuntimeError, IndexError, msgspec.MsgspecError) as error:
-                log.warning("the engine's weights are not shared, the trainer has its own: %s", _first_line(error))
+                log.warning("the engine's weights are not shared, the trainer has its own: %s", first_line(error))
                 continue
             if found:
                 return found
@@ -228,5 +231,66 @@ def _write(file: Path, content: bytes) -> int:
     return handle
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+@dataclass(frozen=True, slots=True)
+class StorageHandle:
+    """What another process needs in order to map a storage."""
+
+    memory: bytes  # CUDA's handle of the whole allocation
+    size_bytes: int
+    offset_bytes: int  # of the storage in the allocation
+    counter: bytes  # the name of torch's file of counts
+    counter_offset: int
+
+
+class StorageIpc(Protocol):
+    """A way to map another process's storages."""
+
+    def place(self, device: torch.device) -> str | None:
+        """The name that all processes have for this device; None if memory on it cannot be mapped this way."""
+
+    def settle(self, device: torch.device) -> None:
+        """Returns when everything that this process has ordered is written."""
+
+    def give(self, storage: torch.UntypedStorage) -> StorageHandle:
+        """The handle of an own storage. Raises RuntimeError."""
+
+    def take(self, handle: StorageHandle, device: torch.device) -> torch.UntypedStorage:
+        """Another process's storage. Raises RuntimeError; in the process that owns it, too."""
+
+
+class CudaIpc:
+    """CUDA's own, as torch has it.
+
+    torch counts, in a file of shared memory, how often such memory is mapped, and frees it when its owner and all
+    others let go of it. Here an owner keeps its weights until it ends, so that count decides nothing.
+    """
+
+    def place(self, device: torch.device) -> str | None:
+        """The GPU's UUID."""
+        return str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else None
+
+    def settle(self, device: torch.device) -> None:
+        """Waits for the GPU, so that others need not wait for an event."""
+        torch.cuda.synchronize(device)
+
+    def give(self, storage: torch.UntypedStorage) -> StorageHandle:
+        """The handle of an own storage."""
+        _, memory, size, offset, counter, at, _, _ = storage._share_cuda_()  # type: ignore[no-untyped-call]
+        return StorageHandle(memory, size, offset, counter, at)
+
+    def take(self, handle: StorageHandle, device: torch.device) -> torch.UntypedStorage:
+        """Another process's storage."""
+        index = torch.cuda.current_device() if device.index is None else device.index
+        found: torch.UntypedStorage = torch.UntypedStorage._new_shared_cuda(
+            index, handle.memory, handle.size_bytes, handle.offset_bytes, handle.counter, handle.counter_offset,
+            bytes(64), False,  # no event to wait for
+        )  # fmt: skip
+        return found
+
+
+def forget_counts(handle: StorageHandle) -> None:
+    """Removes the file of counts that an owner left behind when it was killed."""
+    name = handle.counter.decode(errors="replace")
+    if COUNTERS.fullmatch(name):
+        with contextlib.suppress(OSError):
+            (SHARED_MEMORY / name[1:]).unlink()

@@ -22,7 +22,7 @@ from openclaw_rl.engines.local.cache import Block, Cache, Geometry
 from openclaw_rl.engines.local.layers import Linears, replace_norms
 from openclaw_rl.engines.local.lean import lean_forward
 from openclaw_rl.engines.settings import EngineSettings
-from openclaw_rl.errors import ConfigError, ModelError
+from openclaw_rl.errors import ConfigError, ModelError, first_line
 from openclaw_rl.weights.forms import LowBitsLinear, PackedLinear, lower
 from openclaw_rl.weights.parts import WeightPart, parts_of
 from openclaw_rl.weights.shared import count_of, hold_once
@@ -167,7 +167,7 @@ def _config(model: str) -> PreTrainedConfig:
                 f"{model} needs Python code from its own folder, which is never run", fix=OWN_CODE
             ) from error
         raise ModelError(
-            f"the configuration of {model!r} cannot be read: {_first_line(error)}",
+            f"the configuration of {model!r} cannot be read: {first_line(error)}",
             fix="check the path, or download the model first",
         ) from error
 
@@ -183,7 +183,7 @@ def _dtype(name: str, config: PreTrainedConfig, device: torch.device) -> torch.d
             empty = AutoModelForCausalLM.from_config(config, attn_implementation="eager", trust_remote_code=False)
     except ValueError as error:
         raise ModelError(
-            f"{config.model_type} is not a causal language model: {_first_line(error)}",
+            f"{config.model_type} is not a causal language model: {first_line(error)}",
             fix="give a model that generates text",
         ) from error
     count = sum(parameter.numel() for parameter in empty.parameters())
@@ -215,7 +215,7 @@ def _weights(model: str, config: PreTrainedConfig, dtype: torch.dtype) -> PreTra
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise ModelError(
-            f"the weights of {model} cannot be loaded: {_first_line(error)}", fix="copy or download the model again"
+            f"the weights of {model} cannot be loaded: {first_line(error)}", fix="copy or download the model again"
         ) from error
     lacking = sorted(report["missing_keys"]) + sorted(str(key) for key in report["mismatched_keys"])
     if lacking:
@@ -239,7 +239,7 @@ def _probe(model: PreTrainedModel, probe: Tensor, depth: int) -> tuple[Tensor, A
         model(input_ids=probe, use_cache=False, openclaw_pass=seen)
     except (TypeError, ValueError) as error:
         raise ModelError(
-            f"the engine cannot reach this model's attention: {_first_line(error)}", fix=OTHER_MODEL
+            f"the engine cannot reach this model's attention: {first_line(error)}", fix=OTHER_MODEL
         ) from error
     if sorted(seen.layers) != list(range(depth)):
         raise ModelError(
@@ -265,10 +265,6 @@ def _eos_ids(model: PreTrainedModel, text: PreTrainedConfig) -> tuple[int, ...]:
         if ids is not None:
             return tuple(ids) if isinstance(ids, list) else (int(ids),)
     return ()
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
 def free_bytes(device: torch.device) -> int:

@@ -43,7 +43,7 @@ from openclaw_rl.engines.remote.sglang import Sglang
 from openclaw_rl.engines.remote.this_machine import ThisMachine
 from openclaw_rl.engines.remote.vllm import Vllm
 from openclaw_rl.engines.settings import EngineKind, EngineSettings, RemoteSettings
-from openclaw_rl.errors import AdapterError, ConfigError, EngineError, RequestError
+from openclaw_rl.errors import AdapterError, ConfigError, EngineError, RequestError, first_error
 
 log = logging.getLogger(__name__)
 ATTEMPTS = 4  # of one request, on servers that die during it
@@ -101,17 +101,16 @@ class RemoteEngine:
             replicas = [launched(dialect(), remote, adapters, made(), host) for host in places]
         tokens = await asyncio.to_thread(text_ids, model, TEXT)
         try:
-            async with asyncio.TaskGroup() as group:
-                for replica in replicas:
-                    group.create_task(_started(replica, model, tokens, rank))
+            with first_error():
+                async with asyncio.TaskGroup() as group:
+                    for replica in replicas:
+                        group.create_task(_started(replica, model, tokens, rank))
             facts = [replica.facts for replica in replicas if replica.facts]
             context = min((each.context_length for each in facts if each.context_length), default=0)
             info = await asyncio.to_thread(described, model, context, str(settings.kind), len(replicas))
             return cls(settings, info, replicas, known=await asyncio.to_thread(matrices, model))
-        except BaseException as problem:  # a start that is cancelled leaves no server behind either
+        except BaseException:  # a start that is cancelled leaves no server behind either
             await asyncio.gather(*(replica.aclose() for replica in replicas), return_exceptions=True)
-            if isinstance(problem, ExceptionGroup):
-                raise problem.exceptions[0] from problem.exceptions[0].__cause__
             raise
 
     @property

@@ -66,14 +66,8 @@ def _boxed(text: str) -> Iterator[tuple[int, str]]:
                 break
 
 
-def final_number(text: str) -> Fraction | None:
-    """The number a text gives: that of its answer, else its last one; None if there is none."""
-    quantity = final_quantity(text)
-    return None if quantity is None else quantity.value
-
-
 def final_quantity(text: str) -> Quantity | None:
-    """The same, and whether it is a percentage."""
+    """The number a text gives, and whether it is a percentage: of its answer, else the last; None if there is none."""
     answer = final_answer(text)
     if answer is not None:
         number = quantity_of(answer) or next(_quantities(answer), None)

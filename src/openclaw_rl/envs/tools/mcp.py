@@ -14,7 +14,7 @@ from openclaw_rl.envs.task import Action
 from openclaw_rl.envs.tools.mcp_box import box_transport
 from openclaw_rl.envs.tools.mcp_servers import McpServer
 from openclaw_rl.envs.tools.provider import CallResult, CallStatus, refused
-from openclaw_rl.errors import BoxError, OpenClawRLError, TaskError
+from openclaw_rl.errors import BoxError, OpenClawRLError, TaskError, innermost
 
 log = logging.getLogger(__name__)
 START_S = 30.0
@@ -231,6 +231,5 @@ def _own(problem: BaseException) -> OpenClawRLError | None:
 
 
 def _said(problem: BaseException) -> str:
-    while isinstance(problem, BaseExceptionGroup):
-        problem = problem.exceptions[0]
+    problem = innermost(problem)
     return f"{type(problem).__name__}: {str(problem)[:300]}"

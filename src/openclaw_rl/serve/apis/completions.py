@@ -18,7 +18,7 @@ from openclaw_rl.serve.apis.chat.chunks import usage_json
 from openclaw_rl.serve.apis.chat.wire import CompletionBody, facts_of, fields_of, parsed, value_of
 from openclaw_rl.serve.generate import Generation, GenerationRequest, begin
 from openclaw_rl.serve.parts import ServeParts
-from openclaw_rl.serve.request.held_text import held_text
+from openclaw_rl.serve.request.answer_form import ToolChoice, answer_form, held_text
 from openclaw_rl.serve.request.large import beside, check_ids, check_sizes
 from openclaw_rl.serve.request.params import (
     MOST_IDS,
@@ -30,7 +30,6 @@ from openclaw_rl.serve.request.params import (
     stops_of,
     top_logprobs_of,
 )
-from openclaw_rl.serve.request.tool_choice import ToolChoice, answer_form
 from openclaw_rl.serve.stream import DONE, streamed, whole
 
 _TAKEN = frozenset(CompletionBody.__struct_fields__)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from openclaw_rl.core.event import EventKind, StoreEvent
+from openclaw_rl.core.hashing import hashed
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Outcome, Peer, Sample, SampledReply
@@ -109,7 +109,7 @@ def ready(sql: sqlite3.Connection, limit: int, scope: str = SHARED) -> tuple[lis
 def kind_of(rehearsal: Sample) -> str:
     """A digest that identifies whose reply it is and what it rehearses, without revealing either."""
     words = json.dumps([rehearsal.user, *rehearsal.rehearses])
-    return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return hashed((words,), size=8)
 
 
 def rehearsed(sql: sqlite3.Connection, scope: str, most: int) -> list[tuple[Sample, float]]:

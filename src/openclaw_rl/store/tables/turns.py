@@ -125,11 +125,6 @@ def since(sql: sqlite3.Connection, seq: int) -> list[Turn]:
     return [turn for (name,) in names if (turn := get(sql, str(name))) is not None]
 
 
-def by_chain(sql: sqlite3.Connection, chain: str) -> Turn | None:
-    """The newest turn whose conversation has this digest."""
-    return _one(sql, "WHERE turns.chain = ? ORDER BY turns.seq DESC LIMIT 1", (chain,))
-
-
 def last_of(sql: sqlite3.Connection, session: str) -> Turn | None:
     """The newest main turn of a session."""
     return _one(

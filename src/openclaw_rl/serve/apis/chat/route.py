@@ -11,13 +11,12 @@ from aiohttp import web
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.render.encoding import TokenBytes
-from openclaw_rl.serve.answers import token_entries
+from openclaw_rl.serve.answers import Choice, token_entries
 from openclaw_rl.serve.apis.chat.chunks import ChatChunks, usage_json
 from openclaw_rl.serve.apis.chat.wire import ChatBody, MessageSpec, facts_of, fields_of, messages_of, value_of
-from openclaw_rl.serve.choice import Choice
 from openclaw_rl.serve.generate import Generation, GenerationRequest, begin
 from openclaw_rl.serve.parts import ServeParts
-from openclaw_rl.serve.request.held_text import held_text
+from openclaw_rl.serve.request.answer_form import ToolChoice, answer_form, asks_elsewhere, held_text, tool_choice_of
 from openclaw_rl.serve.request.large import beside, check_sizes, parsed_in_pieces
 from openclaw_rl.serve.request.params import (
     check_parameters,
@@ -29,7 +28,6 @@ from openclaw_rl.serve.request.params import (
     top_logprobs_of,
 )
 from openclaw_rl.serve.request.thinking import chat_wishes, options_of, unheeded
-from openclaw_rl.serve.request.tool_choice import ToolChoice, answer_form, asks_elsewhere, tool_choice_of
 from openclaw_rl.serve.request.unseen import Placeholders
 from openclaw_rl.serve.stream import streamed, whole
 

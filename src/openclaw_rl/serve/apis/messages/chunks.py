@@ -10,7 +10,7 @@ import msgspec
 from openclaw_rl.core.completion import Finish, SampledToken
 from openclaw_rl.core.message import Json, Message, is_too_deep
 from openclaw_rl.render.parsers import ArgumentsDelta, CallDelta, ReasoningDelta, ReplyDelta, TextDelta
-from openclaw_rl.serve.choice import Choice
+from openclaw_rl.serve.answers import Choice
 from openclaw_rl.serve.failures import as_anthropic
 from openclaw_rl.serve.generate import Generation
 

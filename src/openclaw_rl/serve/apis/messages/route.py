@@ -27,10 +27,9 @@ from openclaw_rl.serve.apis.messages.wire import (
 )
 from openclaw_rl.serve.generate import Generation, GenerationRequest, begin
 from openclaw_rl.serve.parts import ServeParts
-from openclaw_rl.serve.request.held_text import held_text
+from openclaw_rl.serve.request.answer_form import answer_form, held_text
 from openclaw_rl.serve.request.large import MOST_COUNTED, beside, check_sizes, parsed_in_pieces
 from openclaw_rl.serve.request.params import check_parameters, sampling_of, stops_of
-from openclaw_rl.serve.request.tool_choice import answer_form
 from openclaw_rl.serve.request.unseen import Placeholders
 from openclaw_rl.serve.stream import streamed, whole
 

@@ -11,7 +11,7 @@ from openclaw_rl.core.message import Json, Message, Role, TextPart, Tool, ToolCa
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.apis.chat.wire import value_of
 from openclaw_rl.serve.apis.messages.tools import ToolParam, is_elsewhere, tools_of
-from openclaw_rl.serve.request import tool_choice
+from openclaw_rl.serve.request.answer_form import CallMode, ToolChoice
 from openclaw_rl.serve.request.extras import Extras
 from openclaw_rl.serve.request.names import MOST_CALL_ID, check_name
 from openclaw_rl.serve.request.thinking import Options, ThinkingRequest, options_of
@@ -136,22 +136,22 @@ def conversation_of(body: CountTokensBody, unseen: Placeholders) -> tuple[Messag
     return tuple(found)
 
 
-def choice_of(body: CountTokensBody) -> tool_choice.ToolChoice:
+def choice_of(body: CountTokensBody) -> ToolChoice:
     """The choice of tools; free if only tools that a server would run are required. Raises RequestError if it is
     invalid.
     """
     sent = body.tool_choice
     if asks_elsewhere(body):
-        return tool_choice.ToolChoice()
+        return ToolChoice()
     match None if sent is None else sent.type:
         case None | "auto":
-            return tool_choice.ToolChoice()
+            return ToolChoice()
         case "none":
-            return tool_choice.ToolChoice(tool_choice.CallMode.NONE)
+            return ToolChoice(CallMode.NONE)
         case "any":
-            return tool_choice.ToolChoice(tool_choice.CallMode.REQUIRED)
+            return ToolChoice(CallMode.REQUIRED)
         case "tool" if sent is not None and sent.name:
-            return tool_choice.ToolChoice(tool_choice.CallMode.REQUIRED, (sent.name,), is_one=True)
+            return ToolChoice(CallMode.REQUIRED, (sent.name,), is_one=True)
     raise RequestError(
         f"tool_choice is {None if sent is None else sent.type!r}",
         fix="use auto, any, none, or tool with its name",

@@ -14,8 +14,8 @@ import msgspec
 from openclaw_rl.core.message import Json, Tool
 from openclaw_rl.errors import RequestError
 from openclaw_rl.serve.apis.chat.wire import value_of
+from openclaw_rl.serve.request.answer_form import ToolChoice, asks_elsewhere, tool_choice_of
 from openclaw_rl.serve.request.names import check_name, flat_name
-from openclaw_rl.serve.request.tool_choice import ToolChoice, asks_elsewhere, tool_choice_of
 
 INPUT = "input"  # the one argument of a custom tool's function
 _EMPTY: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
