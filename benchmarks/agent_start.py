@@ -3,7 +3,8 @@
 Computed from the tokens of the demonstrations, nothing is sampled: the probability of an attempt is the product of
 those of its moves, each after the observations of the moves before. Where several orders are right only one counts, so
 `right` is a lower bound. `first` compares first moves alone: the right one, and the likeliest of the wrong ones. Where
-the two are alike, the model does not know what to choose, and reinforcement has little to make more of.
+the two are alike, the model does not know what to choose, and reinforcement has little to make more of. For the
+counter's page also what is pressed next, by how often was pressed and how often must still be.
 
 python -m benchmarks.agent_start [--model FOLDER] [--seed 0] [--count 48]
 """
@@ -72,6 +73,28 @@ def setting_figures(
     return found
 
 
+def counter_figures(model: PreTrainedModel, template: ChatTemplate, *, rng: Random, count: int) -> Figures:
+    """The next press on the counter's page, after right presses only: towards the wanted number, away from it, or OK.
+
+    By presses made and presses left. Where only the presses made matter, the model does not read the number shown.
+    """
+    found: dict[str, list[tuple[float, ...]]] = {}
+    for _ in range(count):
+        made = demos.UNSEEN[Setting.SCREEN]["counter"](rng)
+        right = made.attempts[0]
+        towards = str(right[0].arguments["ref"])
+        for done in range(len(right)):
+            presses = (towards, "-" if towards == "+" else "+", "OK")
+            moves = [Move("click", {"ref": name}, "", None) for name in presses]
+            logp = [moves_logp(model, template, made, (*right[:done], move))[-1] for move in moves]
+            found.setdefault(f"{done} made, {len(right) - 1 - done} left", []).append(tuple(map(math.exp, logp)))
+    figures: Figures = {}
+    for state, rows in sorted(found.items()):
+        near, away, ok = (round(statistics.fmean(column), 2) for column in zip(*rows, strict=True))
+        figures[state] = {"towards": near, "away": away, "ok": ok, "pages": len(rows)}
+    return figures
+
+
 def main() -> None:
     """All settings: unseen exercises, and those of the held-back family."""
     options = argparse.ArgumentParser(description=__doc__)
@@ -90,6 +113,9 @@ def main() -> None:
             rng = Random(f"start {given.seed} {setting.value} {part}")
             of_setting[part] = setting_figures(model, template, dict(families), rng=rng, count=given.count)
         figures[setting.value] = of_setting
+        if setting is Setting.SCREEN:
+            rng = Random(f"start {given.seed} counter")
+            of_setting["counter"] = counter_figures(model, template, rng=rng, count=given.count // 2)
         progress(f"{setting.value}: {of_setting}")
     finish({**figures, "conditions": conditions(given.model.name, threads=1, seeds=[given.seed], repeats=1)})
 

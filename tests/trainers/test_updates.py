@@ -11,7 +11,7 @@ import torch
 from trainer_models import Recorder, policy_logp, settings_of
 
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.trainers.descent import Descent, DescentResult, GradientStats, walked
+from openclaw_rl.trainers.descent import Descent, DescentResult, GradientStats, settled, walked
 from openclaw_rl.trainers.lessons import lessons, shares
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.objective import LossSums
@@ -102,6 +102,35 @@ def test_a_trainer_takes_a_gentle_step(trainer_model: Path, recorder: Recorder) 
     assert moved[1] == pytest.approx(0.027 * moved[0], rel=1e-2)
 
 
+def test_a_rate_that_settles_takes_smaller_updates_and_goes_on_so_from_a_version(
+    trainer_model: Path, recorder: Recorder, tmp_path: Path
+) -> None:
+    # after one update, the second takes lr * 1 / 2: from equal weights and moments it moves every weight half as far
+    blamed = recorder.batch()[2]
+    scored = MethodSettings(name=Method.BINARY, kl_beta=0.0)
+    steady, settling = (LoraTrainer.open(trainer_model, told(scored, settle_after=after)) for after in (0, 1))
+    moved = []
+    for trainer in (steady, settling):
+        trainer.step([blamed])
+        first = trainer.export(tmp_path / str(trainer is settling), ONE)
+        trainer.restore(first.folder)  # the count of updates is the version's
+        before = trainer.model.weights()
+        trainer.step([blamed])
+        after = trainer.model.weights()
+        moved.append(({name: before[name] for name in before}, {name: after[name] - before[name] for name in before}))
+    assert all(torch.equal(moved[0][0][name], moved[1][0][name]) for name in moved[0][0])
+    for name, whole in moved[0][1].items():
+        torch.testing.assert_close(moved[1][1][name], whole / 2, rtol=1e-3, atol=1e-7)
+    assert any(bool(whole.abs().max() > 1e-5) for whole in moved[0][1].values())
+
+
+@pytest.mark.parametrize(
+    ("update", "after", "factor"), [(1, 0, 1.0), (99, 0, 1.0), (4, 4, 1.0), (5, 4, 0.8), (99, 4, 0.1)]
+)
+def test_the_rate_falls_only_after_the_given_updates(update: int, after: int, factor: float) -> None:
+    assert settled(update, after) == pytest.approx(factor, abs=1e-12)
+
+
 def test_an_update_that_is_undone_leaves_no_trace() -> None:
     """Weights, moments and count are those of an optimiser that only ever took the smaller update."""
     taken, plain = (torch.nn.Parameter(torch.tensor([3.0, -2.0])) for _ in range(2))
@@ -172,9 +201,11 @@ def test_what_is_not_finite_at_first_leaves_no_version_behind(
     assert torch.allclose(policy_logp(trainer, recorder.batch()[0]), torch.tensor(recorder.batch()[0].logp), atol=1e-5)
 
 
-@pytest.mark.parametrize("wrong", [{"updates": 0}, {"enough": 1.0}, {"enough": -0.1}, {"still_norm": -1.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"updates": 0}, {"enough": 1.0}, {"enough": -0.1}, {"still_norm": -1.0}, {"settle_after": -1}]
+)
 def test_settings_that_mean_nothing_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"updates|enough"):
+    with pytest.raises(ValueError, match=r"updates|enough|settle"):
         TrainerSettings(**wrong)  # type: ignore[arg-type]
 
 

@@ -22,7 +22,18 @@ AT_FIRST = 1.5  # its factor after a fall until an update is undone: the first r
 GENTLER = 0.3  # factor of the first rate for each time that the gate refused the same lessons before
 LEARNED = 1e-3  # nats a token from the teacher: nothing is left to learn
 NEARLY, SLOW = 0.06, 0.9  # the share of the distance at which a step ends if an update leaves more than `SLOW` of it
+SETTLED = 0.1  # the smallest factor of a rate that falls with the updates: new tasks are still learned
 LEAST, MOST = 1e-4, 67.0  # of the first rate: a smaller one gains nothing, a larger one is not tried
+
+
+def settled(update: int, after: int) -> float:
+    """The factor of the rate at a scope's update number `update`, the first being 1.
+
+        1 up to `after`, then after / update, but at least `SETTLED`; always 1 if `after` is 0
+
+    With a rate that stays the same, the noise of single batches stays in the weights, however many there are.
+    """
+    return max(SETTLED, after / update) if 0 < after < update else 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers import checkpoint
 from openclaw_rl.trainers.batch import ConstantPrompts, PassOutput, balanced, read, token_logp
 from openclaw_rl.trainers.checkpoint import CheckpointCache
-from openclaw_rl.trainers.descent import GENTLER, Descent, GradientStats, walked
+from openclaw_rl.trainers.descent import GENTLER, Descent, GradientStats, settled, walked
 from openclaw_rl.trainers.full import FullModel, load_teacher, open_full
 from openclaw_rl.trainers.lessons import Lesson, TermWeights, counts, lessons, shares
 from openclaw_rl.trainers.model import CausalModel, Speaker, learning_rate, load
@@ -179,6 +179,8 @@ class LoraTrainer:
         """Takes the updates; undoes bad ones if there is a distance and memory for a second copy of the weights."""
         can_undo = most > 1 and self._settings.parameters == "lora"
         first = (self._settings.lr or FIRST_RATE) if can_undo else float(self._optimizer.param_groups[0]["lr"])
+        if most == 1:
+            first *= settled(self._steps + 1, self._settings.settle_after)
         return Descent(self._optimizer, self._parameters, can_undo=can_undo, first=share * first)
 
     def _most_updates(self, taught: Sequence[Lesson]) -> int:

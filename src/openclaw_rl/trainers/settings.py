@@ -188,7 +188,8 @@ class TrainerSettings:
     ADVANCED: ClassVar[frozenset[str]] = frozenset(
         {
             "beta1", "beta2", "enough", "grad_clip", "launcher", "lease_s", "logits_per_chunk", "nice", "prompts",
-            "recompute_layers", "scopes_in_memory", "seed", "shard", "still_norm", "weight_decay", "weights",
+            "recompute_layers", "scopes_in_memory", "seed", "settle_after", "shard", "still_norm", "weight_decay",
+            "weights",
         }
     )  # fmt: skip
 
@@ -217,6 +218,10 @@ class TrainerSettings:
     then grows while the distance falls and is halved when it rises. For all other steps it is fixed. If unset: 3e-4 for
     the former; for the latter 1e-2 below 100 M parameters and 2e-4 above (full: 1e-4 and 1e-5). Change it when the
     doctor says that versions are refused or nothing is learned."""
+    settle_after: int = 0
+    """After this many updates a scope's rate falls: update n takes lr * settle_after / n, but at least lr / 10. So the
+    noise of single batches averages out, and what is known is not lost over it. It only applies to steps with one
+    update. 0: the rate stays the same. Change it when success rises at first and then varies."""
     weight_decay: float = 0.0
     """AdamW's decay of the LoRA weights."""
     beta1: float = 0.5
@@ -303,5 +308,7 @@ class TrainerSettings:
             raise ValueError(f"enough is {self.enough} and still_norm {self.still_norm}: at least 0, enough below 1")
         if (self.lr is not None and self.lr <= 0) or self.alpha <= 0 or self.grad_clip <= 0 or self.timeout_s <= 0:
             raise ValueError("lr, alpha, grad_clip and timeout_s must be above 0")
+        if self.settle_after < 0:
+            raise ValueError(f"settle_after is {self.settle_after}: it is 0 or more")
         if not (0.0 <= self.beta1 < 1.0 and 0.0 <= self.beta2 < 1.0) or self.weight_decay < 0:
             raise ValueError("beta1 and beta2 are at least 0 and below 1, and weight_decay is at least 0")
