@@ -30,7 +30,7 @@ def _listed(sql: sqlite3.Connection, *, session: str | None = None, state: State
 
 LOOK_UPS: dict[str, Callable[[sqlite3.Connection], object]] = {
     "a turn": lambda sql: turns.get(sql, "t1"),
-    "a turn by chain": lambda sql: turns.by_chain(sql, "c"),
+    "corrections without a hint": lambda sql: hints.unheard(sql, "alice", 5),
     "turns by chains": lambda sql: turns.served(sql, ["c", "d"], None),
     "turns of a session by chains": lambda sql: turns.served(sql, ["c", "d"], "key:s"),
     "the last turn": lambda sql: turns.last_of(sql, "key:s"),
