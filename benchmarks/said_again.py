@@ -17,16 +17,14 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
-from openclaw_rl.core.completion import Completion, Finish
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
-from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.turn import Turn, TurnKind
-from openclaw_rl.core.version import BASE
+from openclaw_rl.core.turn import Turn
 from openclaw_rl.evals.judging.wordings import NOTHING, Utterance, states, utterances
 from openclaw_rl.judge.classifier import ClassifierJudge
 from openclaw_rl.judge.encoder import Encoder
 from openclaw_rl.judge.settings import JudgeSettings
+from openclaw_rl.testing.turns import a_turn
 from openclaw_rl.tiny.world import bundled_model
 
 LONGEST = 5  # messages of one person
@@ -47,11 +45,7 @@ class Said:
     def rows(self) -> tuple[Turn, NextState]:
         """The turn and what followed it."""
         after = NextState(self.name, (message(Role.USER, self.text),), NextStateSource.USER)
-        said = Completion((1,), (0.0,), (0.0,), BASE, Finish.STOP)
-        kind, why = TurnKind.MAIN, "said again"
-        return Turn(
-            self.name, self.name, "ann", "main", kind, why, tuple(self.request), (), Prompt((1,)), said, self.reply, 1.0
-        ), after
+        return a_turn(self.name, self.request, self.reply), after
 
 
 async def heard(judge: ClassifierJudge, sequence: Sequence[Said], *, remembers: bool) -> tuple[int, str]:
