@@ -19,7 +19,7 @@ from openclaw_rl.core.version import BASE
 from openclaw_rl.engines.settings import EngineKind, EngineSettings
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.trainers.linear import LowBitsMatmul
-from openclaw_rl.weights.forms import LowBitsLinear, in_low_bits, joined, lower
+from openclaw_rl.weights.forms import LowBitsLinear, code_library, in_low_bits, joined, lower
 from openclaw_rl.weights.shared import count_of
 
 # The largest gap of a token in nats: what the number format of the products leaves, whatever the weights are held in.
@@ -181,11 +181,23 @@ def test_loading_the_library_fetches_no_kernel(tmp_path: Path) -> None:
     assert not (tmp_path / "fetched").exists()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_8_bits_are_those_of_the_library(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(64, 128).to(dtype)
+    weight[3] = 0
+    codes, scales, _ = code_library().int8_vectorwise_quant(weight)
+    low = in_low_bits(weight, 8)
+    assert_close(low.codes, codes, rtol=0, atol=0)
+    assert_close(low.scales, scales.flatten(), rtol=0, atol=0)
+
+
 def test_without_the_library_the_message_says_what_to_install() -> None:
     script = (
         "import sys, torch; sys.modules['bitsandbytes'] = None\n"
         "from openclaw_rl.weights.forms import in_low_bits\n"
         "from openclaw_rl.errors import ConfigError\n"
+        "in_low_bits(torch.ones(1, 64), 8)\n"
         "try: in_low_bits(torch.ones(1, 64), 4)\n"
         "except ConfigError as error: print(error.problem, '|', error.fix)"
     )

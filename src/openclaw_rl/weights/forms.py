@@ -33,7 +33,8 @@ class LowBitsWeight:
         8 bits: codes round(127 w / s), s the largest |w| of a row (arXiv 2208.07339, without its 8-bit products)
         4 bits: NormalFloat codes of w / s, s the largest |w| of 64 numbers (arXiv 2305.14314)
 
-    bitsandbytes makes and reads the codes; products are taken with the weights read back, in the model's number format.
+    bitsandbytes makes and reads the codes of 4 bits; that of 8 bits is not used, since on a GPU it takes float16 alone.
+    Products are taken with the weights read back, in the model's number format.
     Engine and trainer convert a model with this same function, so both compute with equal weights.
 
     The weight is [out, in].
@@ -106,13 +107,13 @@ class LowBitsLinear(nn.Module):
 
 
 def in_low_bits(weight: Tensor, bits: int) -> LowBitsWeight:
-    """The weight [out, in], `in` a multiple of 64, in 8 or 4 bits. Raises ConfigError without bitsandbytes."""
+    """The weight [out, in], `in` a multiple of 64, in 8 or 4 bits. Raises ConfigError at 4 without bitsandbytes."""
     shape = (weight.shape[0], weight.shape[1])
-    library = code_library()
     if bits == 8:
-        codes, scales, _ = library.int8_vectorwise_quant(weight.contiguous())
-        return LowBitsWeight(codes, scales.flatten(), shape)
-    codes, state = library.quantize_4bit(weight.contiguous(), blocksize=BLOCK, quant_type="nf4")
+        scales = weight.abs().amax(dim=1).float()
+        codes = (weight.float() * (127 / scales.clamp_min(torch.finfo(torch.float32).tiny))[:, None]).round()
+        return LowBitsWeight(codes.to(torch.int8), scales, shape)
+    codes, state = code_library().quantize_4bit(weight.contiguous(), blocksize=BLOCK, quant_type="nf4")
     return LowBitsWeight(codes.flatten(), state.absmax, shape)
 
 
@@ -173,8 +174,8 @@ def code_library() -> ModuleType:
         return importlib.import_module("bitsandbytes.functional")
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "base weights in 8 or 4 bits need bitsandbytes",
-            fix="install it: pip install 'openclaw-rl[lowbits]', or set engine.weights = auto",
+            "base weights in 4 bits need bitsandbytes",
+            fix="install it: pip install 'openclaw-rl[lowbits]', or set engine.weights = 8bit or auto",
         ) from error
     finally:
         if kept is None:

@@ -160,6 +160,25 @@ def test_what_prompts_get_follows_rows_that_leave_although_prompts_never_pause()
     assert sorted(read[400:])[100] == pytest.approx(20, abs=6)
 
 
+def test_where_each_pass_has_a_price_prompts_are_not_cut_into_the_shortest_pieces() -> None:
+    # a GPU: 18 ms to launch a pass, 5 ms for recorded rows, 0.01 ms a token; then another program halves its speed
+    pace = Pace(per_token=1000.0, per_pair=1e-6, target_s=0.025)
+    pace.timed(8, 0.018, 1008, 0.028)
+    slowness = 1.0
+
+    def machine(count: int) -> float:
+        return slowness * (0.005 if not count else 0.018 + 0.00001 * count)
+
+    assert pace.launch / pace.rate == pytest.approx(0.018, rel=0.01)
+    assert sorted(after_steps(pace, machine, 100))[50] >= 1000
+    slowness = 2.0
+    assert sorted(after_steps(pace, machine, 100))[50] >= 1000
+    alone = Pace(per_token=1000.0, per_pair=1e-6, target_s=0.025)
+    for _ in range(20):
+        alone.saw(0.036, [(0, 8)], 8)
+    assert alone.tokens(0, budget_s=alone.budget_s(8)) < 20  # what happens where that price is not known
+
+
 def test_a_stall_is_not_taken_for_what_rows_or_prompts_cost() -> None:
     pace = Pace(per_token=1000.0, per_pair=1e-6, target_s=0.025)
     before = sorted(after_steps(pace, lambda count: 0.08 + 0.002 * count, 200)[100:])[50]

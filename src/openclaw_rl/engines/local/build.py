@@ -19,8 +19,8 @@ from openclaw_rl.engines.local.graphs import CudaRecorder, Recorder
 from openclaw_rl.engines.local.guide_process import GuideProcess
 from openclaw_rl.engines.local.lean import LeanForward
 from openclaw_rl.engines.local.masks import GrammarSource, MaskMaker, MaskSource
-from openclaw_rl.engines.local.model import ServedModel, check_form, free_bytes, load_model
-from openclaw_rl.engines.local.pace import Counts
+from openclaw_rl.engines.local.model import ServedModel, check_form, free_bytes, load_model, piece_seconds
+from openclaw_rl.engines.local.pace import LEAST, MOST, Counts
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ConfigError, ModelError
 from openclaw_rl.weights.mapped_files import cache_folder
@@ -71,8 +71,19 @@ def open_core(
         recorder = _recorder(settings, served, cache) if recorder is None else recorder
         core = Core(served, cache, adapters, settings, held, counts=Counts(clock=clock), recorder=recorder)
         core.pace.saw(seconds, [(0, served.probe.shape[1])], 0)
+        if served.device.type == "cuda":
+            _time_passes(core, served, cache)
         return core
     raise wrong or ModelError(f"{settings.model} has no form that can be served", fix=OTHER_MODEL)
+
+
+def _time_passes(core: Core, served: ServedModel, cache: Cache) -> None:
+    """On a GPU a pass has a price however few tokens it reads, and a decode step is replayed without that price."""
+    long = min(MOST, cache.tokens)
+    for count in (LEAST, long):
+        piece_seconds(served, cache, count)  # the first of a size chooses its kernels
+    short_s, long_s = (min(piece_seconds(served, cache, count) for _ in range(3)) for count in (LEAST, long))
+    core.pace.timed(LEAST, short_s, long, long_s)
 
 
 def _held(settings: EngineSettings, served: ServedModel, *, is_apart: bool) -> tuple[GrammarSource, MaskSource]:

@@ -44,13 +44,15 @@ class Counts:
 class Pace:
     """How many prompt tokens a step may read, so that it ends in time for the running streams.
 
-    Learns what work costs here. Work is counted in multiply-adds; those of attention count more.
+    Learns what work costs here. Work is counted in multiply-adds; those of attention count more. A step that reads
+    prompts takes the larger of the rows' own time and `launch / rate`, and `work / rate` beyond it.
     """
 
     per_token: float  # weights read by a token
     per_pair: float  # numbers of keys and values that a token reads of each token before it
     target_s: float
     rate: float = 2e10  # work a second; a careful first guess
+    launch: float = 0.0  # the price of a pass that reads prompts, however short, in work: kernels launched one by one
     rows_s: float = 0.002  # what the rows alone take
     measured_rows: int = 0  # how many rows that was measured with, 0 before the first
     unmeasured: int = 0  # steps since then
@@ -71,14 +73,22 @@ class Pace:
     def budget_s(self, rows: int) -> float:
         """The time a step has for prompts: what the rows leave of the target, but at least as long as the rows take.
 
-        Rows that are slower than the target miss it anyway, and keeping prompts to it would only make them wait. If the
-        rows' own time is not known, it is 0 in a step that measures it.
+        Rows that are slower than the target miss it anyway, and keeping prompts to it would only make them wait. The
+        same holds for what a pass costs at the least. If the rows' own time is not known, it is 0 in a step that
+        measures it.
         """
         if not rows:
             return self.target_s * IDLE_FACTOR
         if self.unmeasured >= MEASURED_EVERY or self._is_other(rows):
             return 0.0
-        return max(self.target_s - self.rows_s, self.rows_s)
+        least_s = max(self.rows_s, self.launch / self.rate)
+        return max(self.target_s - least_s, least_s)
+
+    def timed(self, short: int, short_s: float, long: int, long_s: float) -> None:
+        """Learns what a pass costs, and each token, from passes that read this many tokens and nothing else."""
+        more = self._work(0, long) - self._work(0, short)
+        self.rate = more / max(long_s - short_s, long_s / 4)  # launching and computing overlap: never for nothing
+        self.launch = max(0.0, short_s * self.rate - self._work(0, short))
 
     def saw(self, seconds: float, pieces: list[tuple[int, int]], rows: int) -> None:
         """Learns from a step that read pieces, given as (start, tokens), while this many rows ran."""
@@ -90,6 +100,9 @@ class Pace:
             return
         work = sum(self._work(start, count) for start, count in pieces)
         spent = max(seconds - (self.rows_s if rows else 0.0), seconds / 4)
+        if not rows or self.launch > self.rows_s * self.rate:
+            # both are slower on a busy machine: the time of short pieces must not pass for the price of their tokens
+            work, spent = work + self.launch, seconds
         # slower is believed at once, faster gradually: a late step is a gap in a user's stream
         seen = work / spent
         self.rate += (0.7 if seen < self.rate else 0.3) * (seen - self.rate)
