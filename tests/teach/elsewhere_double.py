@@ -56,13 +56,14 @@ def text(ids: Sequence[int]) -> str:
 class Base:
     """Answers "ok", "plain" or "kind" by the hints it reads, and makes up `invented` requests, one for each seed.
 
-    `surprise` is what each token of a user's words costs it, in nats. Told a hint after its own reply it says `again`,
-    if anything; a token that it does not say has `unlikely` nats. Told several hints it follows `only` one, if that is
-    among them, and says "kind", but "plain" with seeds from `late` on.
+    `surprise` is what each token of a user's words costs it, in nats; words that hold `not_surprised` cost little. Told
+    a hint after its own reply it says `again`, if anything; a token that it does not say has `unlikely` nats. Told
+    several hints it follows `only` one, if that is among them, and says "kind", but "plain" with seeds from `late` on.
     """
 
     invented: tuple[str, ...] = ()
     surprise: float = 1.0
+    not_surprised: str = "\0"
     endless: str = "\0"
     is_away: bool = False
     again: str = ""
@@ -100,7 +101,8 @@ class Base:
     async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
         read, said = prompt.tokens[:start], prompt.tokens[start:]
         if read == OPENING:
-            return Scores(start, (-self.surprise,) * len(said), ())
+            is_known = self.not_surprised in text(said)
+            return Scores(start, (-0.1 if is_known else -self.surprise,) * len(said), ())
         likely = (*ids_of(self.says(text(read))), END)
         return Scores(
             start, tuple(-0.1 if likely[at : at + 1] == (t,) else self.unlikely for at, t in enumerate(said)), ()

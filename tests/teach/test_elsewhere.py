@@ -14,7 +14,7 @@ from openclaw_rl.core.sample import HintPrompt, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import EngineError
-from openclaw_rl.teach.elsewhere import MOST_SHIPPED, WARMTH, OtherRequests, shipped, thanks
+from openclaw_rl.teach.elsewhere import MOST_SHIPPED, WARMTH, OtherRequests, of_many_kinds, shipped, thanks
 from openclaw_rl.teach.status import teach_findings
 from openclaw_rl.testing.turns import a_turn
 
@@ -61,8 +61,18 @@ async def test_some_requests_are_made_up_however_many_the_user_has_asked() -> No
     mine = [a_turn(f"earlier {number}", f"What is {number} + 3?") for number in range(8)]
     engine = Base(invented=("how are things", "what is the time", "where is the key"))
     found = await others(engine, *mine, most=8).requests(a_turn("t"))
-    assert [one.messages[-1].text for one in found[6:]] == ["how are things", "what is the time"]
+    assert [one.messages[-1].text for one in found[6:]] == ["what is the time", "where is the key"]
     assert [one.turn for one in found[:6]] == [f"earlier {number}" for number in (0, 1, 2, 3, 4, 6)]
+
+
+def test_made_up_requests_are_of_many_kinds_however_rare() -> None:
+    often = [f"Put {number} in front of {name}.txt" for number, name in enumerate(("map", "song", "talk", "plan"))]
+    rare = ["Move map.txt into docs", "What is song.md called with the ending log?"]
+    texts = [*often, rare[0], "Move plan.md into home", rare[1], "What is talk.txt called with the ending png?"]
+    found = of_many_kinds(texts, 3)
+    assert {text.split()[0] for text in found} == {"Put", "Move", "What"}
+    assert of_many_kinds(texts, 99) != texts and sorted(of_many_kinds(texts, 99)) == sorted(texts)
+    assert of_many_kinds(["", "…"], 2) == ["", "…"]
 
 
 async def test_what_goes_on_from_a_conversation_or_is_long_is_no_other_request() -> None:
@@ -90,6 +100,14 @@ async def test_a_model_that_does_not_expect_what_users_say_makes_nothing_up() ->
     engine = Base(invented=("how are things",), surprise=6.0)
     assert await asked(others(engine), a_turn("t")) == list(shipped()[:3])
     assert engine.opened == 0
+
+
+async def test_a_complaint_that_it_does_not_expect_is_no_sign_of_such_a_model() -> None:
+    """The reply to a third message was corrected, and the wish was taught on requests that the model cannot answer."""
+    said = (message(Role.USER, "What is 2 + 2?"), message(Role.ASSISTANT, "ok"), message(Role.USER, "Less, please!"))
+    engine = Base(invented=("how are things",), surprise=6.0, not_surprised="2 + 2")
+    found = await others(engine, most=2).requests(a_turn("t", said))
+    assert [one.messages[-1].text for one in found] == ["how are things", shipped()[0]]
 
 
 async def test_the_system_text_stands_before_them() -> None:

@@ -39,10 +39,10 @@ def test_several_updates_bring_the_policy_nearer_to_the_teacher_than_one(
 
 
 def test_a_step_ends_early_once_little_is_left(trainer_model: Path, recorder: Recorder) -> None:
-    trainer = LoraTrainer.open(trainer_model, told(updates=50, enough=0.5))
+    trainer = LoraTrainer.open(trainer_model, told(updates=50, enough=0.3))
     report = trainer.step(recorder.batch())
     assert 1 < report.metrics["updates"] < 50
-    assert report.metrics["loss_distill_last"] <= 0.5 * report.metrics["loss_distill"]
+    assert report.metrics["loss_distill_last"] <= 2 * 0.3 * report.metrics["loss_distill"]  # twice, if it became slow
 
 
 @pytest.mark.parametrize("name", [Method.BINARY, Method.OPD, Method.COMBINE, Method.HYBRID])
@@ -132,7 +132,7 @@ def test_the_rate_falls_only_after_the_given_updates(update: int, after: int, fa
 
 
 def test_an_update_that_is_undone_leaves_no_trace() -> None:
-    """Weights, moments and count are those of an optimiser that only ever took the smaller update."""
+    """Weights, moments and count are those of an optimiser that took the smaller update, without earlier directions."""
     taken, plain = (torch.nn.Parameter(torch.tensor([3.0, -2.0])) for _ in range(2))
     optimizer, other = (torch.optim.AdamW([one], lr=1.0) for one in (taken, plain))
     descent = Descent(optimizer, {"w": taken}, can_undo=True)
@@ -142,12 +142,27 @@ def test_an_update_that_is_undone_leaves_no_trace() -> None:
         if rate is not None:
             other.param_groups[0]["lr"] = rate  # half of 1, and then half of what had grown to 0.65
             plain.grad = 2 * plain.detach()
+            for held in other.state.values():
+                held["exp_avg"].zero_()
             other.step()
         descent.update()
         if rate is not None:
             assert torch.equal(taken, plain)
             assert all(torch.equal(value, optimizer.state[taken][kind]) for kind, value in other.state[plain].items())
     assert descent.undone == 2
+
+
+def test_a_direction_that_leads_away_is_forgotten() -> None:
+    weight = torch.nn.Parameter(torch.ones(1))
+    descent = Descent(torch.optim.AdamW([weight], lr=1e-3, weight_decay=0.0), {"w": weight}, can_undo=True)
+    weight.grad = torch.full((1,), -100.0)  # an earlier gradient, which points the other way
+    assert descent.arrived(2.0)
+    descent.update()
+    while weight.item() >= 1.0 and not descent.is_over:
+        weight.grad = 2 * weight.detach()
+        descent.arrived(weight.item() ** 2)
+        descent.update()
+    assert weight.item() < 1.0
 
 
 def _steps_to(distances: Sequence[float], *, enough: float = 0.03) -> tuple[DescentResult, list[float]]:
@@ -166,8 +181,13 @@ def _steps_to(distances: Sequence[float], *, enough: float = 0.03) -> tuple[Desc
 
 
 def test_the_rate_grows_faster_until_an_update_is_undone() -> None:
-    _, rates = _steps_to([9.0, 8.0, 7.0, 7.5, 6.0, 5.0, 0.1, 0.1])
-    assert rates == pytest.approx([1.0, 1.5, 2.25, 1.125, 1.125 * 1.3, 1.125 * 1.3**2, 1.125 * 1.3**3])
+    _, rates = _steps_to([9.0, 8.0, 7.0, 7.5, 6.0, 5.0, 4.0, 0.1, 0.1])
+    assert rates[:7] == pytest.approx([1.0, 1.5, 2.25, 1.125, 1.125 * 1.3, 1.125 * 1.3**2, 1.125 * 1.3**3])
+
+
+def test_the_rate_stays_where_an_update_halved_the_distance() -> None:
+    _, rates = _steps_to([9.0, 4.4, 2.1, 1.2, 1.3, 0.5, 0.4, 0.1, 0.1])
+    assert rates[:7] == pytest.approx([1.0, 1.0, 1.0, 1.5, 0.75, 0.75, 0.75 * 1.3])
 
 
 def test_a_step_ends_where_little_is_left_and_an_update_hardly_lowers_it() -> None:

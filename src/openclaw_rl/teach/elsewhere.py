@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import tomllib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 
 from openclaw_rl.core.hint import CONCERNS_NATS, PlacedHint, last_user_index, with_hints
 from openclaw_rl.core.message import Json, Message, Role, Tool, message
@@ -29,13 +30,14 @@ from openclaw_rl.errors import RequestError
 from openclaw_rl.teach.asking import concerns, reply_logp, sampled_reply
 from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
 from openclaw_rl.teach.settings import TeachSettings
+from openclaw_rl.wording.words import words_in
 
 DRAWS, DRAW_SEEDS = 3, 1_000  # of a reply to several hints until it shows the new one, and between their seeds
 AT_ONCE = 2  # requests that are handled at the same time
 REQUEST_TOKENS = 128  # the longest request that is generated
 LEAST_WORDS = 3  # of a generated request
 KNOWN_NATS = 4.5  # a token of the user's message, at most: a model that never learned what users say generates nothing
-TRIES = 3  # for each request that is needed
+TRIES = 3  # for each request that is needed: those that are asked are chosen from them
 OPENINGS_HELD = 32  # openings that are kept, with the requests generated after them
 LATER = 2  # one less than the most requests in the middle of conversations
 WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to begin occurs as often as it is chosen
@@ -185,7 +187,7 @@ class OtherRequests:
         return found
 
     async def _invented(self, turn: Turn, system: Sequence[Message], most: int) -> list[str]:
-        """At most `most` requests that the base model generates in the place of a user's message."""
+        """At most `most` requests that the base model generates in the place of a user's message, of many kinds."""
         opening = await asyncio.to_thread(self.opens, system, turn.tools, turn.options) if most > 0 else None
         if opening is None or not await self._knows_users(turn, opening):
             return []
@@ -193,26 +195,31 @@ class OtherRequests:
         self._made_up.move_to_end(opening.ids)
         while len(self._made_up) > OPENINGS_HELD:
             self._made_up.popitem(last=False)
-        while len(tried) < TRIES * most and len([words for words in tried if words is not None]) < most:
-            tried.append(await self._request(opening, len(tried), tried))
-        return [words for words in tried if words is not None][:most]
+        while len(tried) < TRIES * most:
+            seeds = range(len(tried), len(tried) + AT_ONCE)
+            for words in await asyncio.gather(*(self._request(opening, seed) for seed in seeds)):
+                tried.append(None if words in tried else words)
+        return of_many_kinds([words for words in tried if words is not None], most)
 
-    async def _request(self, opening: Opening, seed: int, known: Sequence[str | None]) -> str | None:
+    async def _request(self, opening: Opening, seed: int) -> str | None:
         sampling = Sampling(max_tokens=REQUEST_TOKENS, seed=seed, stop_ids=(opening.end, *self.stop_ids))
         said = await sampled_reply(self.engine, Prompt(opening.ids), sampling, BASE)
         words = opening.text(said.tokens[:-1]).strip()
-        is_request = said.tokens[-1] == opening.end and len(words.split()) >= LEAST_WORDS and words not in known
-        return words if is_request else None
+        return words if said.tokens[-1] == opening.end and len(words.split()) >= LEAST_WORDS else None
 
     async def _knows_users(self, turn: Turn, opening: Opening) -> bool:
-        """Whether the base model can predict the user's words: many models learned only replies.
+        """Whether the base model can predict the user's first or last words: many models learned only replies.
 
         A request that such a model generates would be no request at all.
         """
-        words = tuple(opening.encode(_words(turn.messages))[:REQUEST_TOKENS])
-        if not words:
-            return False
-        return -sum(await reply_logp(self.engine, Prompt(opening.ids), words, BASE)) <= KNOWN_NATS * len(words)
+        said = [one.text for one in turn.messages if one.role is Role.USER]
+        for text in dict.fromkeys((*said[:1], *said[-1:])):  # the last may be a complaint, which no model expects
+            words = tuple(opening.encode(text)[:REQUEST_TOKENS])
+            if words:
+                logp = await reply_logp(self.engine, Prompt(opening.ids), words, BASE)
+                if -sum(logp) <= KNOWN_NATS * len(words):
+                    return True
+        return False
 
     async def _shown(
         self, turn: Turn, request: Request, hint: str, known: Sequence[PlacedHint], seed: int
@@ -325,6 +332,24 @@ def spread(newest_first: Sequence[Request], most: int) -> list[Request]:
     recent = -(-most // 2)
     older = newest_first[recent:]
     return [*newest_first[:recent], *(older[index * len(older) // (most - recent)] for index in range(most - recent))]
+
+
+def of_many_kinds(texts: Sequence[str], most: int) -> list[str]:
+    """At most this many of the texts, of as many kinds as there are, however rare: a wish is learned as what it was
+    seen on, and what nobody asked for yet is changed by it, too.
+
+    The next is always the one whose words were chosen least so far. A word of one text alone is a name or a number.
+    """
+    held = [set(words_in(text)) for text in texts]
+    common = {word for word, count in Counter(chain.from_iterable(held)).items() if count > 1}
+    chosen: Counter[str] = Counter()
+    left, found = list(range(len(texts))), list[str]()
+    while left and len(found) < most:
+        new = [sum(1 / (1 + chosen[word]) for word in held[at] & common) / max(1, len(held[at])) for at in left]
+        at = left.pop(new.index(max(new)))
+        chosen.update(held[at])
+        found.append(texts[at])
+    return found
 
 
 def _with(messages: Sequence[Message], hints: Sequence[str]) -> tuple[Message, ...]:

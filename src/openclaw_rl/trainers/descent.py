@@ -19,9 +19,10 @@ from openclaw_rl.trainers.objective import LossSums
 
 SMALLER, LARGER = 0.5, 1.3  # the rate's factors after a rise and after a fall
 AT_FIRST = 1.5  # its factor after a fall until an update is undone: the first rate is small for most models
+QUICK = 0.5  # of the distance: an update that leaves less was large enough, and the rate stays
 GENTLER = 0.3  # factor of the first rate for each time that the gate refused the same lessons before
-LEARNED = 1e-3  # nats a token from the teacher: nothing is left to learn
-NEARLY, SLOW = 0.06, 0.9  # the share of the distance at which a step ends if an update leaves more than `SLOW` of it
+LEARNED = 1e-4  # nats a token from the teacher: nothing is left to learn
+NEARLY, SLOW = 2.0, 0.9  # times `enough`: there a step ends, too, if an update leaves more than `SLOW` of the distance
 SETTLED = 0.1  # the smallest factor of a rate that falls with the updates: new tasks are still learned
 LEAST, MOST = 1e-4, 67.0  # of the first rate: a smaller one gains nothing, a larger one is not tried
 
@@ -95,7 +96,7 @@ def walked(
             break
         descent.update()
         walk.updates += 1
-        share = max(enough, NEARLY) if walk.distance > SLOW * before else enough
+        share = NEARLY * enough if walk.distance > SLOW * before else enough
         if is_kept and enough and walk.distance < max(share * walk.first.distill, LEARNED):
             break  # so little was left before this update
     if descent.can_undo and walk.not_finite is None and not descent.is_over:
@@ -151,13 +152,17 @@ class Descent:
                 self.undo()
                 self._rate *= SMALLER
                 return False
-            larger = LARGER if self.undone else AT_FIRST
-            self._rate = min(MOST * self._first, self._rate * larger)
+            if distance > QUICK * self._point.distance:
+                larger = LARGER if self.undone else AT_FIRST
+                self._rate = min(MOST * self._first, self._rate * larger)
         self._point = self._here(distance)
         return True
 
     def undo(self) -> None:
-        """Goes back to the point that was kept last, if there is one."""
+        """Goes back to the point that was kept last, if there is one.
+
+        The mean of earlier gradients is forgotten: along it, an update may lead away from here, however small it is.
+        """
         if self._point is None:
             return
         self.undone += 1
@@ -171,6 +176,7 @@ class Descent:
                     continue
                 for kind, value in self._point.moments[name].items():
                     self._optimizer.state[parameter][kind].copy_(value)
+                self._optimizer.state[parameter]["exp_avg"].zero_()
 
     def update(self) -> None:
         """One update along the current gradient, with the current rate."""
