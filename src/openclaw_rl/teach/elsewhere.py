@@ -1,8 +1,8 @@
 """Demonstrations of a hint on other requests: from one example alone a model learns the example, not the wish.
 
 The requests are the user's own: those with which earlier wishes were asked for, or these would be unlearned there, and
-others, both the newest and older ones. Then come some that the base model generates in the place of a user's message
-after the same system text, then a few that ship with the product. Requests in the
+others, both the newest and older ones. Then come some, of many kinds, that the base model generates in the place of a
+user's message after the same system text, then a few that ship with the product. Requests in the
 middle of conversations are added: the answer to the corrected reply, and the user's own from later in a conversation.
 If these are too few, conversations that began with the hint continue with thanks, and with a second request.
 """

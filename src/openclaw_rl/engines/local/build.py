@@ -49,7 +49,7 @@ def open_core(
     for served in load_model(settings, now, shared=cache_folder()):
         cache = cache or _cache(settings, served, rows_kernel or _rows_kernel(served))
         try:
-            seconds = check_form(served, cache, settings.model)
+            check_form(served, cache, settings.model)
         except (ModelError, RuntimeError) as error:
             # RuntimeError: shapes that do not fit also mean another architecture
             log.info("not served so: form=%s why=%s", type(served.logits).__name__, error)
@@ -70,15 +70,20 @@ def open_core(
         held = _held(settings, served, is_apart=is_apart)
         recorder = _recorder(settings, served, cache) if recorder is None else recorder
         core = Core(served, cache, adapters, settings, held, counts=Counts(clock=clock), recorder=recorder)
-        core.pace.saw(seconds, [(0, served.probe.shape[1])], 0)
-        if served.device.type == "cuda":
-            _time_passes(core, served, cache)
+        _time_passes(core, served, cache)
         return core
     raise wrong or ModelError(f"{settings.model} has no form that can be served", fix=OTHER_MODEL)
 
 
 def _time_passes(core: Core, served: ServedModel, cache: Cache) -> None:
-    """On a GPU a pass has a price however few tokens it reads, and a decode step is replayed without that price."""
+    """So that the first prompts are read at the machine's pace.
+
+    On a GPU a pass has a price however few tokens it reads, and a decode step is replayed without that price.
+    """
+    if served.device.type != "cuda":
+        size = served.probe.shape[1]
+        core.pace.saw(piece_seconds(served, cache, size), [(0, size)], 0)
+        return
     long = min(MOST, cache.tokens)
     for count in (LEAST, long):
         piece_seconds(served, cache, count)  # the first of a size chooses its kernels

@@ -275,8 +275,8 @@ def free_bytes(device: torch.device) -> int:
 
 
 @torch.inference_mode()
-def check_form(served: ServedModel, cache: Cache, name: str) -> float:
-    """The seconds that one piece of the probe takes, after a check that the engine computes what the model computes.
+def check_form(served: ServedModel, cache: Cache, name: str) -> None:
+    """Checks that the engine computes what the model computes.
 
     Reads the probe in two pieces and a row, as serving does, and compares, before anything is served. Raises ModelError
     if the log-probabilities are not the model's own.
@@ -303,7 +303,6 @@ def check_form(served: ServedModel, cache: Cache, name: str) -> float:
             f"the engine computes other log-probabilities for {name} than the model itself (off by {worst:.2g})",
             fix=OTHER_MODEL,
         )
-    return piece_seconds(served, cache, size)
 
 
 @torch.inference_mode()

@@ -99,10 +99,11 @@ class Pace:
         if sum(count for _, count in pieces) < LEAST:
             return
         work = sum(self._work(start, count) for start, count in pieces)
-        spent = max(seconds - (self.rows_s if rows else 0.0), seconds / 4)
         if not rows or self.launch > self.rows_s * self.rate:
-            # both are slower on a busy machine: the time of short pieces must not pass for the price of their tokens
+            # launch and tokens are slower on a busy machine alike: a short piece's time is not the price of its tokens
             work, spent = work + self.launch, seconds
+        else:
+            spent = max(seconds - self.rows_s, seconds / 4)
         # slower is believed at once, faster gradually: a late step is a gap in a user's stream
         seen = work / spent
         self.rate += (0.7 if seen < self.rate else 0.3) * (seen - self.rate)
