@@ -22,7 +22,8 @@ AT_FIRST = 1.5  # its factor after a fall until an update is undone: the first r
 QUICK = 0.5  # of the distance: an update that leaves less was large enough, and the rate stays
 GENTLER = 0.3  # factor of the first rate for each time that the gate refused the same lessons before
 LEARNED = 1e-4  # nats a token from the teacher: nothing is left to learn
-NEARLY, SLOW = 2.0, 0.9  # times `enough`: there a step ends, too, if an update leaves more than `SLOW` of the distance
+NEAR = 0.06  # share of the first distance: a step also ends there if `FEW` updates together leave more than `SLOW`
+FEW, SLOW = 5, 0.75  # of the distance; after one slow update quick ones may follow
 SETTLED = 0.1  # the smallest factor of a rate that falls with the updates: new tasks are still learned
 LEAST, MOST = 1e-4, 67.0  # of the first rate: a smaller one gains nothing, a larger one is not tried
 
@@ -71,7 +72,7 @@ def walked(
     arrived: Callable[[int, float], None] = lambda updates, share: None,
 ) -> DescentResult:
     """Takes at most `most` updates, not counting undone ones, until the distance is this share of its first value, or
-    nearly so and an update hardly lowers it.
+    nearly so and several updates hardly lower it.
 
     `measure` leaves the gradient in the weights; `distance` reads how far off they are. The last update is checked too,
     so no step ends farther off than necessary. After each kept one `arrived` receives how many are kept and what
@@ -79,6 +80,7 @@ def walked(
     """
     walk = DescentResult()
     is_first = True
+    kept: list[float] = []  # the distance at each kept point
     while walk.updates - descent.undone < most:
         found = measure()
         if is_first:
@@ -87,16 +89,16 @@ def walked(
             walk.not_finite = found.not_finite
             break
         is_first = False
-        before = walk.distance
         is_kept = descent.arrived(found.tally.distill if found.norm is not None else math.inf)
         if is_kept:
             walk.distance = found.tally.distill
+            kept.append(walk.distance)
             arrived(walk.updates - descent.undone, walk.distance / walk.first.distill if walk.first.distill else 0.0)
         elif descent.is_over:
             break
         descent.update()
         walk.updates += 1
-        share = NEARLY * enough if walk.distance > SLOW * before else enough
+        share = max(enough, NEAR) if len(kept) > FEW and kept[-1] > SLOW * kept[-1 - FEW] else enough
         if is_kept and enough and walk.distance < max(share * walk.first.distill, LEARNED):
             break  # so little was left before this update
     if descent.can_undo and walk.not_finite is None and not descent.is_over:

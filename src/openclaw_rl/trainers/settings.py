@@ -233,8 +233,8 @@ class TrainerSettings:
     Change it when steps take too long (fewer) or the gate refuses because nothing changed (more)."""
     enough: float = 0.003
     """A step ends early once the distance to the teacher has fallen to this share of its first value, or to 0.0001 nats
-    a token; and at twice this share if the last update took less than a tenth off. A wish may be one token of a long
-    reply, so little of the distance is still much of the wish. 0: always make all updates."""
+    a token; and at 6 % if the last five updates together took less than a quarter off. A wish may be one token of a
+    long reply, so little of the distance is still much of the wish. 0: always make all updates."""
     still_norm: float = 0.35
     """A gradient well below this norm moves the weights in proportion to its norm, a larger one at the full rate. 0:
     plain AdamW."""
