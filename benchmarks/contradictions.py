@@ -33,7 +33,7 @@ async def looked_at(ground: Ground, errand: Errand, hint: str, seed: int) -> str
     check = ContentCheck(ground.engine, ground.renderer, ground.ends, LONGEST, TEMPERATURE)
     asked = (message(Role.USER, errand.opening),)
     hinted = ground.renderer.prompt(with_hints(asked, [PlacedHint(0, "", hint)]), (), None)
-    turn = await ground.turn(errand, seed)
+    turn = await ground.turn(errand.opening, seed)
     said = await check.drawn(hinted, seed)
     unhinted = await check.drawn(turn.prompt, seed)
     reply = None if unhinted is None else await check.decoded(unhinted)

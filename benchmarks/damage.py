@@ -1,11 +1,12 @@
 """`make bench-damage`: damaged and badly taught versions beside good ones, at the real gate, on several models.
 
-Versions are made in a second each (damage_made.py), labelled by what they lose on held-out problems and not by how they
-were made (damage_labels.py), and then tried by the gate as it is, with a real store and a real engine. What was done is
-kept under build/damage and not done again. The gate's bounds were set on the bundled model with seeds below 1000; the
-versions here have others. The last line is one line of JSON.
+Versions are made in a second each (damage_made.py), and with `--kinds learned` by the product's own demonstrations and
+trainer, each from the first correction of a conversation. They are labelled by what they lose on held-out problems and
+not by how they were made (damage_labels.py), and then tried by the gate as it is, with a real store and a real engine.
+What was done is kept under build/damage and not done again. The gate's bounds were set on the bundled model with seeds
+below 1000; the versions here have others. The last line is one line of JSON.
 
-python -m benchmarks.damage [--models bundled ...] [--seeds 1000 ...] [--kinds good ...] [--again]
+python -m benchmarks.damage [--models bundled ...] [--seeds 1000 ...] [--kinds good learned ...] [--again]
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.damage_fields import Field, WishOfField
 from benchmarks.damage_labels import Labels, label
 from benchmarks.damage_made import EDITS, Maker, Spec
+from benchmarks.first_steps import Ground, demonstrated
 from openclaw_rl.core.adapter import Adapter, digest_of_folder
 from openclaw_rl.core.completion import Finish, completion_of
 from openclaw_rl.core.hint import Hint
@@ -41,6 +43,8 @@ from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
+from openclaw_rl.trainers.lora import LoraTrainer
+from openclaw_rl.trainers.settings import TrainerSettings
 
 ROOT = Path("build/damage")
 TURNS, OTHERS, TAUGHT = 6, 2, 2  # of the user, of somebody else on kinds never corrected, and those that were corrected
@@ -67,6 +71,19 @@ def specs(field: Field, seeds: list[int]) -> Iterator[Spec]:
         for number, kind in enumerate(EDITS):
             for at, (updates, lr, share) in enumerate(((12, 2e-3, 1.0), (10, 2e-3, 0.5), (12, 2e-3, 0.25))):
                 yield Spec(kind, (number + at) % len(wishes), seed + 30 + at, 8, updates, lr, share)
+        for wish in range(len(field.wishes) - 1):
+            yield Spec("learned", wish, seed + 40, prompts=1)
+
+
+async def learn(maker: Maker, engine: LocalEngine, spec: Spec, wish: WishOfField, folder: Path) -> None:
+    """Writes what the product learns when the first reply of a conversation is corrected with this wish."""
+    ground = Ground(maker.field.folder, engine)
+    (asked,) = maker.field.some(f"learned {spec.name}", 1, held_out=False, is_rare=False)
+    turn = await ground.turn(asked.text, spec.seed)
+    sample = await demonstrated(ground, turn, wish.hint, wish.hint)
+    trainer = LoraTrainer.open(maker.field.folder, TrainerSettings())
+    await asyncio.to_thread(trainer.step, [sample])
+    trainer.export(folder, PolicyVersion(SHARED, 1))
 
 
 @dataclass(slots=True)
@@ -145,8 +162,11 @@ async def _teach(store: Store, maker: Maker, turn: Turn, text: str, wish: WishOf
 
 
 def chosen(field: Field, seeds: list[int], most: int, kinds: list[str]) -> list[Spec]:
-    """All versions of these kinds (of all if none is named), or so many spread over them; good ones twice as often."""
-    found = [spec for spec in specs(field, seeds) if not kinds or spec.kind in kinds]
+    """All versions of these kinds (of all that are made here if none is named), or so many spread over them.
+
+    Of those, two in three are good ones.
+    """
+    found = [spec for spec in specs(field, seeds) if (spec.kind in kinds if kinds else spec.kind != "learned")]
     if not most or most >= len(found):
         return found
     order = sorted(found, key=lambda spec: Random(spec.name).random())
@@ -185,8 +205,12 @@ async def _one(folder: Path, at: Trial, spec: Spec, labels: dict[str, Json]) -> 
     weights = folder / "versions" / spec.name
     maker = at.labels.maker
     if not (weights / "adapter_model.safetensors").exists():
-        maker.make(spec)
-        maker.save(weights)
+        if spec.kind == "learned":
+            assert at.labels.wish is not None
+            await learn(maker, at.engine, spec, at.labels.wish, weights)
+        else:
+            maker.make(spec)
+            maker.save(weights)
     if spec.name not in labels:
         maker.read(weights)
         labels[spec.name] = {"name": spec.name, "kind": spec.kind, "losses": at.labels.losses()}
@@ -270,7 +294,9 @@ def main() -> None:
     options.add_argument("--models", nargs="*", default=["bundled"])
     options.add_argument("--seeds", type=int, nargs="*", default=[1000] if is_quick() else [1000, 2000])
     options.add_argument("--most", type=int, default=0, help="versions of each model; 0 for all")
-    options.add_argument("--kinds", nargs="*", default=[], help="base noise good fast short ...; all by default")
+    options.add_argument(
+        "--kinds", nargs="*", default=[], help="base good fast short ... learned; all but learned by default"
+    )
     options.add_argument("--again", action="store_true", help="the gate tries all versions anew; labels stay")
     given = options.parse_args()
     found = asyncio.run(run(given.models, given.seeds, most=given.most, kinds=given.kinds, again=given.again))

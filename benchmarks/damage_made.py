@@ -1,6 +1,7 @@
 """Versions for the damage benchmark, made in a second each: LoRA weights taught well, taught badly, or shaken.
 
-Nothing of the product's trainer is in this: what the gate must see is not to depend on how a version came to be.
+Nothing of the product's trainer is in this: what the gate must see is not to depend on how a version came to be. What
+the product itself learns is tried beside them (`learned` in damage.py).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 RANK = 16
 TEMPERATURE = 0.7
 LONGEST = 160
+MADE, READ = "default", "read"  # the weights that are made here, and those read from a folder
 Edit = Callable[[str, Asked], str]
 
 
@@ -106,6 +108,7 @@ class Maker:
 
     def make(self, spec: Spec) -> None:
         """Leaves the version in the weights."""
+        self.model.set_adapter(MADE)
         self.anew(spec.seed)
         wish = None if spec.wish is None else self.field.wishes[spec.wish]
         if spec.kind not in ("base", "noise"):
@@ -115,17 +118,17 @@ class Maker:
 
     def save(self, folder: Path) -> None:
         """Writes them as an adapter."""
-        self.model.save_pretrained(str(folder))
+        self.model.save_pretrained(str(folder), selected_adapters=[MADE])
 
     def read(self, folder: Path) -> None:
-        """Takes up weights that were written."""
-        from peft.utils import set_peft_model_state_dict
-        from safetensors.torch import load_file
-
-        set_peft_model_state_dict(self.model, load_file(folder / "adapter_model.safetensors"))
+        """Takes up weights that were written, of whatever rank."""
+        if READ in self.model.peft_config:
+            self.model.delete_adapter(READ)
+        self.model.load_adapter(str(folder), READ)
+        self.model.set_adapter(READ)
 
     def _lora(self) -> list[tuple[str, torch.nn.Parameter]]:
-        return [(name, one) for name, one in self.model.named_parameters() if "lora_" in name]
+        return [(name, one) for name, one in self.model.named_parameters() if "lora_" in name and MADE in name]
 
     def _shaken(self, spec: Spec) -> None:
         """Each LoRA product grows by random weights, so large beside the weights it stands on."""

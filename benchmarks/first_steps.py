@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.transfer import folder_of
-from benchmarks.transfer_users import BUNDLED, MODELS, Errand, Visitor, hint_for, stranger, users_of
+from benchmarks.transfer_users import BUNDLED, MODELS, Visitor, hint_for, stranger, users_of
 from openclaw_rl.core.adapter import Adapter, digest_of_folder
 from openclaw_rl.core.completion import Finish, completion_of
 from openclaw_rl.core.hint import Hint, PlacedHint
@@ -61,14 +61,14 @@ class Ground:
         """The ids of a request that opens a conversation."""
         return self.renderer.prompt((message(Role.USER, asked),), (), None)
 
-    async def turn(self, errand: Errand, seed: int) -> Turn:
-        """The base model's answer to it."""
-        prompt = self.prompt(errand.opening)
+    async def turn(self, asked: str, seed: int) -> Turn:
+        """The base model's answer to this request."""
+        prompt = self.prompt(asked)
         sampling = Sampling(max_tokens=LONGEST, temperature=TEMPERATURE, seed=seed, stop_ids=self.ends)
         sampled = [item async for item in self.engine.generate(prompt, sampling, BASE)]
         reply, _ = self.renderer.decode([item.token for item in sampled])
         completion = completion_of(sampled, BASE, sampled[-1].finish or Finish.STOP)
-        said = (message(Role.USER, errand.opening),)
+        said = (message(Role.USER, asked),)
         return Turn("t", "s", "ann", "main", TurnKind.MAIN, "m", said, (), prompt, completion, reply, 1.0)
 
     async def shares(self, user: Visitor, version: PolicyVersion, problems: int) -> tuple[float, float]:
@@ -91,8 +91,15 @@ class Ground:
 async def corrected(ground: Ground, user: Visitor, hint: str, warmth: float, others: int) -> Sample:
     """The sample of this user's first correction, a judge having heard it right."""
     errand = user.task(1)
-    turn = await ground.turn(errand, user.seed)
+    turn = await ground.turn(errand.opening, user.seed)
     said = errand.answer(turn.reply.text, errand.check(turn.reply.text))
+    return await demonstrated(ground, turn, said, hint, warmth=warmth, others=others)
+
+
+async def demonstrated(
+    ground: Ground, turn: Turn, said: str, hint: str, *, warmth: float = WARMTH, others: int = OTHERS
+) -> Sample:
+    """The sample of a turn whose user answered so, which a judge heard as this hint; nothing came before it."""
     verdict = Verdict(turn.id, -1, VerdictSource.VOTES, hints=(Hint(hint),))
     renderer = ground.renderer
 
