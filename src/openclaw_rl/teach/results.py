@@ -15,7 +15,13 @@ USUAL = 0.5  # share of the requests with other numbers from which on a word in 
 
 
 def result(replies: Sequence[str], request: str, elsewhere: Sequence[Sequence[str]]) -> str | None:
-    """The last word in the ends of all these replies that depends on the request's numbers; None if they differ.
+    """The result that all these replies state; None if they state none, or different ones."""
+    found = results(replies, request, elsewhere)
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def results(replies: Sequence[str], request: str, elsewhere: Sequence[Sequence[str]]) -> set[str | None]:
+    """For each of these replies the last word in its end that depends on the request's numbers, None if it has none.
 
     `elsewhere` are the replies to each request with other numbers. Words of the request are no result, unless they have
     a digit: the sum may be equal to a number in the request.
@@ -26,7 +32,7 @@ def result(replies: Sequence[str], request: str, elsewhere: Sequence[Sequence[st
     for reply in replies:
         last = (word for word in reversed(words_in(reply)[-END:]) if word not in asked and not _is_usual(word, ends))
         found.add(next(last, None))
-    return next(iter(found)) if len(found) == 1 else None
+    return found
 
 
 def states(reply: str, stated: str | None) -> bool:
