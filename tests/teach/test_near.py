@@ -27,10 +27,9 @@ async def test_a_hint_that_changes_no_content_is_not_taught_there() -> None:
 
 @dataclass
 class Seldom(Base):
-    """Contradicts itself on the first `contrary` requests that it is asked with a hint, and on the ninth and so on."""
+    """Contradicts itself on the first `contrary` requests that it is asked with a hint."""
 
     contrary: int = 1
-    later: int = 0
     asked: list[str] = field(default_factory=list)
 
     def says(self, read: str, seed: int | None = None) -> str:
@@ -38,25 +37,15 @@ class Seldom(Base):
             request = read.partition("\n")[0]
             if request not in self.asked:
                 self.asked.append(request)
-            at = self.asked.index(request)
-            return "plan" if at < self.contrary or NUMBERED <= at < NUMBERED + self.later else "plain"
+            return "plan" if self.asked.index(request) < self.contrary else "plain"
         return super().says(read, seed)
 
 
-@pytest.mark.parametrize(("contrary", "is_taught"), [(1, False), (2, False), (3, True)])
-async def test_two_contrary_replies_of_sixteen_may_be_chance_and_three_of_eight_are_not(
-    contrary: int, is_taught: bool
-) -> None:
+@pytest.mark.parametrize(("contrary", "is_taught"), [(1, False), (2, True)])
+async def test_one_contrary_reply_of_eight_may_be_chance_and_two_are_not(contrary: int, is_taught: bool) -> None:
     found = await near(Seldom(unlikely=-6.0, contrary=contrary))
     said = [text(one.reply.tokens[:-1]) for one in found[:NUMBERED]]
     assert sorted(said) == (["plain"] * (NUMBERED - contrary) + ["plan"] * contrary if is_taught else [])
-
-
-@pytest.mark.parametrize(("later", "is_taught"), [(1, False), (2, True)])
-async def test_after_two_contrary_replies_of_eight_the_next_eight_decide(later: int, is_taught: bool) -> None:
-    engine = Seldom(unlikely=-6.0, contrary=2, later=later)
-    assert bool(await near(engine)) is is_taught
-    assert len(engine.asked) == 2 * NUMBERED
 
 
 async def test_a_contrary_reply_is_replaced_and_requests_with_less_keep_what_is_said_without_the_hint() -> None:
@@ -82,17 +71,21 @@ async def test_nothing_is_learned_where_replies_without_the_hint_disagree() -> N
     assert await near(Unsure(**CONTRARY)) == ()  # type: ignore[arg-type]
 
 
+@dataclass
 class Guessing(Seldom):
-    """Contradicts itself only on requests to which it replies now so, now so without a hint."""
+    """Replies now so, now so without a hint to the first `guessed` requests that it was asked with one."""
+
+    guessed: int = 0
 
     def says(self, read: str, seed: int | None = None) -> str:
-        is_contrary = read in self.asked[: self.contrary]
-        return "no" if is_contrary and seed is not None and seed >= 1_000 else super().says(read, seed)
+        if read in self.asked[: self.guessed] and seed is not None and seed >= 1_000:
+            return f"no {self.asked.index(read)}"
+        return super().says(read, seed)
 
 
-@pytest.mark.parametrize(("engine", "is_taught"), [(Seldom, True), (Guessing, False)])
-async def test_where_no_result_is_known_a_contrary_reply_does_not_count(engine: type[Seldom], is_taught: bool) -> None:
-    assert bool(await near(engine(unlikely=-6.0, contrary=3))) is is_taught
+@pytest.mark.parametrize(("guessed", "is_taught"), [(0, True), (4, True), (5, False)])
+async def test_nothing_is_taught_there_if_a_result_is_seldom_known(guessed: int, is_taught: bool) -> None:
+    assert bool(await near(Guessing(unlikely=-6.0, contrary=2, guessed=guessed))) is is_taught
 
 
 @pytest.mark.parametrize(("asked", "most"), [("Why does bread rise?", 3), ("What is 2 + 2?", 0)])

@@ -24,11 +24,10 @@ from openclaw_rl.teach.results import result, results, states
 from openclaw_rl.teach.variants import with_less, with_other_numbers
 
 log = logging.getLogger(__name__)
-NUMBERED = 8  # requests with other numbers that are taught, and that are tried at a time
+NUMBERED = 8  # requests with other numbers
 SHORTER = 8  # requests with less in them
 UNHINTED = 3  # replies without the hint that a demonstration must agree with
-LEAST_CONTRARY = 2  # replies that contradict: a single one may do so by chance
-CERTAIN = 3  # of the first ones: with fewer, as many requests again are tried
+KNOWN = 0.5  # share of the requests with other numbers on which the model must know a result to be held to it
 DRAWS, DRAW_SEEDS = 4, 1_000  # of a demonstration until one agrees, and between the seeds of one request's replies
 
 
@@ -67,26 +66,31 @@ class NearRequests:
         """Checked replies to requests with other numbers, and the replies without hints to requests with less in them.
 
         Of the replies `shown` on the corrected request those that state its result. No replies, and `shown` as it is,
-        if the hint costs no content as far as is seen; also if the request has no numbers, or if no reply passes the
-        check. Raises EngineError.
+        if fewer than `COSTLY` of the replies with the hint contradict those without; also if the request has no
+        numbers, or if no reply passes the check; and if the replies without the hint to more than half of the requests
+        differ in their result: a model that knows none loses none. Raises EngineError.
         """
         nothing = NearReplies((), shown)
         at = last_user_index(turn.messages)
         if self.others.settings.other_requests == 0 or at is None:
             return nothing
         words = turn.messages[at].text
-        asked = await self._asked(turn, with_other_numbers(words, 2 * NUMBERED))
-        trials = await self._trials(asked[:NUMBERED], hint, known)
-        if not _is_costly(trials):
+        asked = await self._asked(turn, with_other_numbers(words, NUMBERED))
+        tried = await asyncio.gather(*(self._tried(one, hint, known) for one in asked))
+        trials = [trial for trial in tried if trial is not None]
+        contrary = sum(trial.is_contrary for trial in trials)
+        self.others.contradictions.note(hint, [trial.is_contrary for trial in trials])
+        if not contrary or contrary < COSTLY * len(trials):
             return nothing
-        untold = [await self._untold(trial.asked) for trial in trials]
-        if sum(trial.is_contrary for trial in _with_result(trials, untold, at)) < CERTAIN:
-            trials += await self._trials(asked[NUMBERED:], hint, known)
-            untold += [await self._untold(trial.asked) for trial in trials[len(untold) :]]
-        if not _is_costly(_with_result(trials, untold, at)):
+        untold = await asyncio.gather(*(self._untold(trial.asked) for trial in trials))
+        found = [
+            results(own, trial.asked.request.messages[at].text, untold[:index] + untold[index + 1 :])
+            for index, (trial, own) in enumerate(zip(trials, untold, strict=True))
+        ]
+        if sum(len(each) == 1 for each in found) < KNOWN * len(found):
             return nothing
-        stated = [_only(each) for each in _results(trials, untold, at)]
-        agreed = await asyncio.gather(*map(self._agreeing, trials[:NUMBERED], stated))
+        stated = [next(iter(each)) if len(each) == 1 else None for each in found]
+        agreed = await asyncio.gather(*map(self._agreeing, trials, stated))
         taught = [reply for reply in agreed if reply is not None]
         log.info("near requests turn=%s: %d of %d replies pass", turn.id, len(taught), len(agreed))
         if not taught:
@@ -124,12 +128,6 @@ class NearRequests:
             if bare is not None:
                 found.append(AskedRequest(turn, Request(tuple(messages)), bare, seed))
         return found
-
-    async def _trials(self, asked: Sequence[AskedRequest], hint: str, known: Sequence[PlacedHint]) -> list[_Trial]:
-        tried = await asyncio.gather(*(self._tried(one, hint, known) for one in asked))
-        trials = [trial for trial in tried if trial is not None]
-        self.others.contradictions.note(hint, [trial.is_contrary for trial in trials])
-        return trials
 
     async def _tried(self, asked: AskedRequest, hint: str, known: Sequence[PlacedHint]) -> _Trial | None:
         hints, hinted, said = await self.others.read(asked, hint, [one.text for one in known])
@@ -175,25 +173,3 @@ class NearRequests:
         """The base model's reply without hints, read without hints, too."""
         said = await self.others.without_hints(asked)
         return None if said is None else OtherRequestReply(asked.bare.tokens, HintPrompt(hint, asked.bare.tokens), said)
-
-
-def _is_costly(trials: Sequence[_Trial]) -> bool:
-    return sum(trial.is_contrary for trial in trials) >= max(LEAST_CONTRARY, COSTLY * len(trials))
-
-
-def _results(trials: Sequence[_Trial], untold: Sequence[Sequence[str]], at: int) -> list[set[str | None]]:
-    """The results that the replies without hints state to each trial's request."""
-    return [
-        results(own, trial.asked.request.messages[at].text, [*untold[:index], *untold[index + 1 :]])
-        for index, (trial, own) in enumerate(zip(trials, untold, strict=True))
-    ]
-
-
-def _with_result(trials: Sequence[_Trial], untold: Sequence[Sequence[str]], at: int) -> list[_Trial]:
-    """Those trials whose replies without hints agree: elsewhere the model knows no result that a hint could cost."""
-    found = _results(trials, untold, at)
-    return [trial for trial, each in zip(trials, found, strict=True) if len(each) == 1]
-
-
-def _only(found: set[str | None]) -> str | None:
-    return next(iter(found)) if len(found) == 1 else None
