@@ -265,8 +265,9 @@ bench-train: .venv/installed-bench  ## the trainer's step against TRL's, and mer
 bench-gate: .venv/installed  ## bad versions at the gate and on the way back, beside good ones
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.gate
 
+# KINDS=learned: what the product itself learns. MODELS="bundled shop=FOLDER", SEEDS: which models, which versions.
 bench-damage: .venv/installed  ## damaged and badly taught versions at the gate, beside good ones, on several models
-	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.damage
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.damage $(if $(MODELS),--models $(MODELS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(KINDS),--kinds $(KINDS))
 
 bench-share: .venv/installed  ## gaps between tokens while a step runs on the same cores
 	@$(BIN)/python -m benchmarks.share
