@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from elsewhere_double import END, KIND, PLAIN, SHORT, Base, ids_of, others, text
+from elsewhere_double import END, KIND, PLAIN, SHORT, Base, Bytes, ids_of, others, text
 
+from openclaw_rl.core.completion import Span
 from openclaw_rl.core.facts import StoreFacts
 from openclaw_rl.core.hint import LABEL, PlacedHint
 from openclaw_rl.core.message import Message, Role, ToolCall, message
@@ -190,6 +192,21 @@ async def test_a_users_own_later_requests_stand_before_made_up_ones() -> None:
     found = await others(Base(), later, a_turn("t", parent="x"), most=1, answer="No!").shown(a_turn("t"), PLAIN, ())
     assert [one.turn for one in found] == ["", "", "later", ""]
     assert text(found[2].prompt) == "What is 3 + 3?" and text(found[3].prompt).endswith(thanks()[0])
+
+
+class Calling(Bytes):
+    """Reads each reply as a call of a tool."""
+
+    def decode(self, tokens: Sequence[int]) -> tuple[Message, tuple[Span, ...]]:
+        return Message(Role.ASSISTANT, tool_calls=(ToolCall("c", "look", "{}"),)), ()
+
+
+async def test_a_tool_is_called_only_for_what_the_user_asked() -> None:
+    """On requests that it cannot answer a small model calls a tool: it did so after "Many thanks." in the end."""
+    engine = Base(invented=("how are things", "what is the time"))
+    found = replace(others(engine, a_turn("mine", "What is 3 + 3?"), most=3, answer="No, plainly"), renderer=Calling())
+    shown = await found.shown(a_turn("t"), PLAIN, ())
+    assert [text(one.prompt).rpartition("\n")[2] for one in shown] == ["What is 3 + 3?", "No, plainly"]
 
 
 async def test_shipped_ones_are_few_since_they_say_little_of_what_is_asked_here() -> None:

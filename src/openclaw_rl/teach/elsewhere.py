@@ -49,10 +49,11 @@ MORE_TOKENS = 1024  # that an earlier prompt may have after the prefix that it s
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Another request, as a conversation, and the turn it was taken from, if any."""
+    """Another request, as a conversation, the turn it was taken from, if any, and whether the user asked it."""
 
     messages: tuple[Message, ...]
     turn: str = ""
+    is_users: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,9 @@ class OtherRequests:
     ) -> tuple[OtherRequestReply, ...]:
         """The base model's replies to other requests, given the hint and those `known` hints that concern them.
 
-        Replies that do not end are left out. One that contradicts the reply without hints is replaced by another if
-        possible, and else left out. Raises EngineError.
+        Replies that do not end are left out, and those that call a tool for a request that the user did not make: a
+        small model calls one where it knows no answer, and would learn to do so. One that contradicts the reply without
+        hints is replaced by another if possible, and else left out. Raises EngineError.
         """
         if self.settings.other_requests == 0:
             return ()
@@ -158,7 +160,7 @@ class OtherRequests:
             words = _words(other.messages)
             if _is_opening(other, turn) and words not in seen:
                 seen.add(words)
-                found.append(Request(other.messages, other.id))
+                found.append(Request(other.messages, other.id, is_users=True))
         return found
 
     async def _later(self, turn: Turn, opened: Sequence[tuple[Request, OtherRequestReply]]) -> list[Request]:
@@ -170,13 +172,13 @@ class OtherRequests:
         """
         found = []
         if answer := await self.answered(turn):
-            found.append(Request((*turn.messages, turn.reply, *answer)))
+            found.append(Request((*turn.messages, turn.reply, *answer), is_users=True))
         seen = {_words(request.messages) for request in found}
         for other in await self.earlier(turn):
             words = _words(other.messages)
             if other.parent is not None and other.id != turn.id and words not in seen and _is_near(other, turn):
                 seen.add(words)
-                found.append(Request(other.messages, other.id))
+                found.append(Request(other.messages, other.id, is_users=True))
             if len(found) > LATER:
                 return found
         another = [_words(request.messages) for request, _ in opened[:1]]
@@ -239,7 +241,7 @@ class OtherRequests:
                 self.contradictions.note(hint, [is_contrary])
             if is_contrary:
                 said, hinted = await check.second(hinted, anchored, seed), anchored
-        if said is None:
+        if said is None or (not request.is_users and await check.decoded(said) is None):
             return None
         return OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn)
 
