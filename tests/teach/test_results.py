@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openclaw_rl.teach.results import result, states
+from openclaw_rl.teach.results import results, shared, states
 
 OTHERS = [
     ["**Step 1:** 2 + 5 = 7. **Step 2:** 7 - 4 = 3. The answer is **3**."],
@@ -16,27 +16,29 @@ ASKED = "Mia has 6 cards, buys 3 more and gives 2 away. How many has she?"
 
 def test_the_last_word_that_depends_on_the_numbers_is_the_result() -> None:
     said = "**Step 1:** 6 + 3 = 9. **Step 2:** 9 - 2 = 7. The answer is **7**."
-    assert result([said, said.replace("Step", "Part")], ASKED, OTHERS) == "7"
+    assert shared(results([said, said.replace("Step", "Part")], ASKED, OTHERS)) == "7"
 
 
 def test_replies_that_end_in_different_results_have_none() -> None:
-    assert result(["6 + 3 = 9, so 7.", "6 + 3 = 9, so 9."], ASKED, OTHERS) is None
+    found = results(["6 + 3 = 9, so 7.", "6 + 3 = 9, so 9."], ASKED, OTHERS)
+    assert len(found) == 2 and shared(found) is None
 
 
 def test_words_of_the_request_and_of_other_replies_are_no_result() -> None:
-    assert result(["Mia has cards. The answer is Step 2."], ASKED, OTHERS) is None
+    found = results(["Mia has cards. The answer is Step 2."], ASKED, OTHERS)
+    assert found == {None} and shared(found) is None
 
 
 def test_a_number_that_other_replies_mention_on_the_way_is_a_result_all_the_same() -> None:
     asked = "Mia has 6 cards, buys 5 more and gives 1 away. How many has she?"
     on_the_way = [["First 10 are taken. " + "Then we go on with the next one slowly. " * 2 + own[0]] for own in OTHERS]
     said = "**Step 1:** 6 + 5 = 11. **Step 2:** 11 - 1 = 10. The answer is **10**."
-    assert result([said], asked, on_the_way) == "10"
+    assert shared(results([said], asked, on_the_way)) == "10"
 
 
 def test_a_result_may_be_equal_to_a_number_of_the_request() -> None:
     said = "**Step 1:** 6 + 3 = 9. **Step 2:** 9 - 3 = 6. The answer is **6**."
-    assert result([said], ASKED.replace("2", "3"), OTHERS) == "6"
+    assert shared(results([said], ASKED.replace("2", "3"), OTHERS)) == "6"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def test_a_result_may_be_equal_to_a_number_of_the_request() -> None:
 def test_neither_the_language_nor_digits_are_assumed(
     replies: list[str], asked: str, elsewhere: list[list[str]], found: str
 ) -> None:
-    assert result(replies, asked, elsewhere) == found
+    assert shared(results(replies, asked, elsewhere)) == found
 
 
 def test_a_reply_that_ends_a_step_early_does_not_state_it() -> None:

@@ -20,7 +20,7 @@ from openclaw_rl.core.version import BASE
 from openclaw_rl.teach.asking import reply_logp
 from openclaw_rl.teach.contradictions import COSTLY
 from openclaw_rl.teach.elsewhere import AskedRequest, OtherRequests, Request
-from openclaw_rl.teach.results import result, results, states
+from openclaw_rl.teach.results import results, shared, states
 from openclaw_rl.teach.variants import with_less, with_other_numbers
 
 log = logging.getLogger(__name__)
@@ -78,8 +78,8 @@ class NearRequests:
         asked = await self._asked(turn, with_other_numbers(words, NUMBERED))
         tried = await asyncio.gather(*(self._tried(one, hint, known) for one in asked))
         trials = [trial for trial in tried if trial is not None]
-        contrary = sum(trial.is_contrary for trial in trials)
         self.others.contradictions.note(hint, [trial.is_contrary for trial in trials])
+        contrary = sum(trial.is_contrary for trial in trials)
         if not contrary or contrary < COSTLY * len(trials):
             return nothing
         untold = await asyncio.gather(*(self._untold(trial.asked) for trial in trials))
@@ -89,10 +89,9 @@ class NearRequests:
         ]
         if sum(len(each) == 1 for each in found) < KNOWN * len(found):
             return nothing
-        stated = [next(iter(each)) if len(each) == 1 else None for each in found]
-        agreed = await asyncio.gather(*map(self._agreeing, trials, stated))
+        agreed = await asyncio.gather(*map(self._agreeing, trials, map(shared, found)))
         taught = [reply for reply in agreed if reply is not None]
-        log.info("near requests turn=%s: %d of %d replies pass", turn.id, len(taught), len(agreed))
+        log.info("near requests turn=%s: %d of %d replies pass", turn.id, len(taught), len(trials))
         if not taught:
             return nothing
         shorter = await self._asked(turn, with_less(words, SHORTER))
@@ -106,7 +105,7 @@ class NearRequests:
     ) -> tuple[SampledReply, ...]:
         """Those replies to the corrected request that state the result which all replies without hints state."""
         own = await self._asked(turn, [words])
-        stated = result(await self._untold(own[0]), words, elsewhere) if own else None
+        stated = shared(results(await self._untold(own[0]), words, elsewhere)) if own else None
         said = [(reply, await self.others.content.decoded(reply)) for reply in shown]
         return tuple(reply for reply, read in said if read is None or states(read.text, stated))
 

@@ -14,12 +14,6 @@ END = 12  # words of a reply that are its end
 USUAL = 0.5  # share of the requests with other numbers from which on a word in the ends of their replies says nothing
 
 
-def result(replies: Sequence[str], request: str, elsewhere: Sequence[Sequence[str]]) -> str | None:
-    """The result that all these replies state; None if they state none, or different ones."""
-    found = results(replies, request, elsewhere)
-    return next(iter(found)) if len(found) == 1 else None
-
-
 def results(replies: Sequence[str], request: str, elsewhere: Sequence[Sequence[str]]) -> set[str | None]:
     """For each of these replies the last word in its end that depends on the request's numbers, None if it has none.
 
@@ -33,6 +27,11 @@ def results(replies: Sequence[str], request: str, elsewhere: Sequence[Sequence[s
         last = (word for word in reversed(words_in(reply)[-END:]) if word not in asked and not _is_usual(word, ends))
         found.add(next(last, None))
     return found
+
+
+def shared(found: set[str | None]) -> str | None:
+    """The result that all replies state; None if they state none, or different ones."""
+    return next(iter(found)) if len(found) == 1 else None
 
 
 def states(reply: str, stated: str | None) -> bool:
