@@ -47,20 +47,19 @@ class Way:
 
     settings: tuple[str, ...] = (WHOLE, SITUATION)
     scores_steps: bool = True
-    needs_end: bool = False
 
 
 WAYS: dict[str, Way] = {
     "steps": Way(),
     "outcome": Way((WHOLE, SITUATION, "[trainer.method]\nstep_coefficient = 0.0"), scores_steps=False),
     "steps by index": Way((WHOLE, '[episodes]\ngrouping = "step_index"')),
-    "steps ended": Way(needs_end=True),
     "steps anchored": Way((WHOLE, SITUATION, "[trainer.method]\nkl_beta = 0.05")),
 }
 COMPARED = ("steps", "outcome", "steps by index")
 SCORED = {Setting.TERMINAL, Setting.SOFTWARE}  # where tests run after each step; a page gives scores by itself
 # A look, two repairs, and the end. With more, the model learned not to end an attempt: a further repair costs nothing,
-# and after a few that it had never seen followed by others its calls fell apart.
+# and after a few that it had never seen followed by others its calls fell apart. So an attempt in training that runs
+# out of turns now fails, too.
 TURNS = {Setting.SOFTWARE: 4}
 EPISODES = 1600
 FEWER = {Setting.TERMINAL: 800}  # there most is learned by then
@@ -91,7 +90,7 @@ async def one(setting: Setting, way: str, seed: int, *, model: Path, episodes: i
         measured = {name: places[name] for name in (folders.TEST, folders.HELD_BACK)}
         at_once = PAGES_AT_ONCE if setting is Setting.SCREEN else AT_ONCE
         training = TrainingPlan(group_size=8, at_once=at_once, episodes=episodes)
-        budget = replace(SMALL, turns=TURNS.get(setting, SMALL.turns), needs_end=WAYS[way].needs_end)
+        budget = replace(SMALL, turns=TURNS.get(setting, SMALL.turns), needs_end=True)
         plan = TrialPlan(
             setting.value, places[folders.TRAIN], measured, training, times=times, seed=seed, budget=budget
         )

@@ -54,7 +54,7 @@ async def settled(store: Store, *names: str, user: str = "alice", task: str = "p
         await begun(store, name, user=user, task=task)
         await stepping(store, name, 0, user=user)
         await store.episodes.end(f"key:{name}", GOOD, at_s=1001.0)
-    peers = tuple(Peer(f"{name}0", 1.0, None) for name in names)
+    peers = tuple(Peer(f"{name}0", 1.0, None, shared=2) for name in names)
     for name in names:
         turn = await store.turn(f"{name}0")
         assert turn is not None
@@ -171,6 +171,7 @@ async def test_a_forgotten_episode_leaves_nothing_and_its_peers_no_longer_count_
     await store.forgettings.begin(ForgetTarget(episode="quokka"), name="f", at_s=5.0, planned=lambda sql, going: "{}")
     samples = await store.effects.samples(["b0", "c0"])
     assert [[peer.turn for peer in sample.peers] for sample in samples] == [["b0", "c0"]] * 2
+    assert all(peer.shared == 2 for sample in samples for peer in sample.peers)
     assert await store.episodes.get("key:quokka") is None
     assert not await store.add_turn(  # it was being answered meanwhile
         replace(a_turn("late", session="key:other"), step=EpisodeStep("key:quokka", 1)), chain="late"

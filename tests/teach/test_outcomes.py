@@ -15,7 +15,7 @@ from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.sample import Peer, Wants
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.db import Store
-from openclaw_rl.teach.outcomes import OutcomeStage, peers_of
+from openclaw_rl.teach.outcomes import OutcomeStage, peers_of, sharing
 from openclaw_rl.teach.settings import EpisodeSettings, StepGrouping
 from openclaw_rl.teach.stage import LearningRules
 from openclaw_rl.testing.turns import a_turn
@@ -234,6 +234,31 @@ async def test_an_episode_with_an_overlong_reply_earns_less(world: World) -> Non
     assert [peer.outcome for peer in ready["a0"].peers] == [1.0, 0.5, 0.0, 0.0]
     assert [sample.outcome.reward for sample in ready.values() if sample.outcome is not None] == [1.0, 0.5, 0.0]
     assert all(sample.outcome is not None and sample.outcome.is_success for sample in ready.values())
+
+
+async def test_by_situation_a_sample_says_how_far_each_peers_reply_begins_as_its_own(world: World) -> None:
+    said = {"a": ("look", "abcd"), "b": ("look", "abxy"), "c": ("look", "q"), "d": ("other words", "abcd")}
+    for name, (asked, reply) in said.items():
+        episode = Episode(f"key:{name}", "alice", "pens", world.now_s, group="g", group_size=4)
+        await world.store.episodes.begin(episode)
+        made = a_turn(f"{name}0", asked, reply, session=f"key:{name}", at_s=world.now_s)
+        assert await world.store.add_turn(
+            replace(made, step=EpisodeStep(f"key:{name}", 0, "terminal")), chain=f"{name}0", prefix=f"asked {name}"
+        )
+        await world.end(name, float(name in "ad"))
+    await world.stage(replace(SETTINGS, grouping=StepGrouping.SITUATION)).once()
+    ready = {sample.turn: sample for sample in await world.store.ready(limit=9)}
+    assert {peer.turn: peer.shared for peer in ready["a0"].peers} == {
+        "a0": len(ready["a0"].response), "b0": 2, "c0": 0
+    }  # fmt: skip
+
+
+def test_replies_to_another_prompt_share_nothing_with_a_sample() -> None:
+    turns = {"a": a_turn("a", "look", "abcd"), "b": a_turn("b", "look", "abxy"), "c": a_turn("c", "other", "abcd")}
+    peers = tuple(Peer(name, 1.0, None) for name in (*turns, "gone"))
+    length = len(turns["a"].completion.tokens)
+    assert [peer.shared for peer in sharing("a", peers, turns)] == [length, 2, 0, 0]
+    assert sharing("gone", peers, turns) == peers
 
 
 async def test_by_episode_each_of_the_others_counts_once_however_long_it_was(world: World) -> None:

@@ -45,12 +45,32 @@ def test_a_step_without_others_keeps_its_reward_and_equal_rewards_teach_nothing(
 
 def test_outcomes_are_learned_from_under_every_method_unless_their_weight_is_zero() -> None:
     taken = lessons([step("a", 1.0), a_sample(a_turn("chat"), score=1.0)], MethodSettings(Method.TOPK))
-    assert [one.advantage for one in taken] == [
-        pytest.approx(0.904534, abs=1e-6),
-        None,
-    ]  # topk takes no score of a chat
+    assert taken[0].advantage == pytest.approx((0.904534,) * len(taken[0].trained), abs=1e-6)
+    assert taken[1].advantage is None  # topk takes no score of a chat
     without = lessons([step("a", 1.0), a_sample(a_turn("chat"), score=1.0)], MethodSettings(Method.BINARY, w_outcome=0))
-    assert [one.advantage for one in without] == [None, 1.0]
+    assert [one.advantage for one in without] == [None, (1.0,) * len(without[1].trained)]
+
+
+def test_tokens_are_compared_with_what_peers_said_at_their_place_after_the_same_beginning() -> None:
+    made = replace(
+        a_sample(a_turn("a"), score=None), response=(5, 6, 7, 8), logp=(-1.0,) * 4, mask=(True,) * 3 + (False,)
+    )
+    peers = (Peer("a", 1.0, None, 4), Peer("b", 0.0, None, 2), Peer("c", 1.0, None, 0), Peer("d", 0.0, None, 0))
+    (held,) = lessons([replace(made, outcome=Outcome(1.0, True), peers=peers)], MethodSettings())
+    # std 0.5; first token: mean of all 0.5; the two after it: mean of a and b, 0.5. The last token is not trained
+    assert held.advantage == pytest.approx((1.0, 1.0, 1.0), abs=1e-12)
+    worse = (Peer("a", 1.0, None, 4), Peer("b", 1.0, None, 2), Peer("c", 0.0, None, 0), Peer("d", 0.0, None, 0))
+    (held,) = lessons([replace(made, outcome=Outcome(1.0, True), peers=worse)], MethodSettings())
+    # those that begin alike are all good: only the first token made the difference
+    assert held.advantage == pytest.approx((1.0, 0.0, 0.0), abs=1e-12)
+
+
+def test_a_step_of_the_mean_reward_still_teaches_the_tokens_that_made_a_difference() -> None:
+    made = replace(a_sample(a_turn("a"), score=None), response=(5, 6), logp=(-1.0,) * 2, mask=(True,) * 2)
+    peers = (Peer("a", 0.5, None, 2), Peer("b", 1.0, None, 1), Peer("c", 0.0, None, 0))
+    assert rl_advantages([replace(made, outcome=Outcome(0.5, True), peers=peers)], 1.0) == [None]
+    (held,) = lessons([replace(made, outcome=Outcome(0.5, True), peers=peers)], MethodSettings())
+    assert held.advantage == pytest.approx((0.0, -0.612372), abs=1e-6)  # (0.5 - 0.75) / 0.408248
 
 
 def test_under_the_default_method_a_better_attempt_becomes_likelier_and_a_worse_one_less(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +20,31 @@ def group_advantage(rewards: Tensor, *, least_spread: float = 1e-6) -> Tensor | 
     if not spread > least_spread:
         return None
     return (rewards - rewards.mean()) / spread
+
+
+def prefix_advantage(
+    rewards: Tensor, shared: Sequence[int], own: int, length: int, *, least_spread: float = 1e-6
+) -> Tensor | None:
+    """The advantage of each token of one of G replies to one prompt, or None if all rewards are alike.
+
+        A_t = (r_own - mean r over N_t) / population std of r over all G,  t = 0 .. length - 1
+        N_t = the replies whose first t tokens are its own; if only itself, the last N_t with another
+
+    So tokens that all replies share up to a point get no advantage in sum, whatever follows, and the first one that
+    differs is compared with what the others said in its place. `shared[i]` counts the first tokens that reply i has in
+    common with reply `own`. [G] in, [length] out. If nothing is shared this is `group_advantage`. The means over
+    prefixes are those of arXiv 2509.18314, which adds their differences to the whole reply's advantage.
+    """
+    spread = rewards.std(correction=0)
+    if not spread > least_spread:
+        return None
+    others = [index for index in range(len(rewards)) if index != own]
+    found, begins = rewards.new_empty(length), 0
+    for at in sorted({shared[index] for index in others}):
+        beside = [index for index in others if shared[index] >= at]  # N_t until the reply's token `at`
+        found[begins:] = (rewards[own] - rewards[[own, *beside]].mean()) / spread
+        begins = at + 1
+    return found
 
 
 def ema(previous: float | None, value: float, *, decay: float) -> float:

@@ -257,6 +257,10 @@ def train_agent(
     temperature: Temperature = 1.0,
     retries: Retries = 2,
     step_scores: StepScores = False,
+    needs_end: Annotated[
+        bool,
+        typer.Option("--needs-end", help="An attempt that runs out of turns, tokens or time fails, whatever it did."),
+    ] = False,
     seed: Draw = None,
     pictures: Pictures = 8,
 ) -> None:
@@ -267,7 +271,7 @@ def train_agent(
     from openclaw_rl.agents.rollout import RolloutBudget, RolloutSampling
     from openclaw_rl.agents.training import TrainingPlan
 
-    budget = RolloutBudget(turns=turns, tokens=tokens, reply_tokens=reply_tokens, env_s=seconds)
+    budget = RolloutBudget(turns, tokens, reply_tokens, env_s=seconds, needs_end=needs_end)
     sampling = RolloutSampling(temperature)
     options = AttemptOptions(
         tasks, env, split, box, budget, sampling, retries, seed, at_once, pool or [], pictures, step_scores

@@ -35,11 +35,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A step for comparison: its turn, its episode's outcome, and its own score."""
+    """A step for comparison: its turn, its episode's outcome, and its own score.
+
+    `shared` counts the first tokens that its reply has in common with the sample's, if both have the same prompt.
+    """
 
     turn: str
     outcome: float
     score: float | None
+    shared: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from types import MappingProxyType
 
 from openclaw_rl.core.episode import MASKED, EpisodeEnd, EpisodeState, FailureClass, has_spread, overlong_penalty
@@ -169,7 +170,10 @@ class OutcomeStage:
         rewards = rewards_of(rows, lengths, settings)
         by_situation = settings.grouping is StepGrouping.SITUATION
         situations = {name: situation_of(turn) for name, turn in turns.items()} if by_situation else {}
-        return rewards, peers_of(rows, settings.grouping, situations, rewards)
+        peers = peers_of(rows, settings.grouping, situations, rewards)
+        if by_situation:
+            peers = {name: sharing(name, found, turns) for name, found in peers.items()}
+        return rewards, peers
 
     async def settle(self, row: EpisodeRow, peers: Mapping[str, tuple[Peer, ...]], reward: float | None = None) -> bool:
         """Makes samples of an ended episode's steps, or drops them; False if its state has changed meanwhile.
@@ -321,6 +325,22 @@ def peers_of(
             step.turn: tuple(other.turn for other in steps if other.step.index == step.step.index) for step in steps
         }
     return {turn: tuple(made[other] for other in others) for turn, others in found.items()}
+
+
+def sharing(name: str, peers: tuple[Peer, ...], turns: Mapping[str, Turn]) -> tuple[Peer, ...]:
+    """A step's peers with how many first tokens of its reply each has said, too, after the same prompt."""
+    if name not in turns:
+        return peers
+    own = turns[name]
+    return tuple(replace(peer, shared=_begun_alike(own, turns.get(peer.turn))) for peer in peers)
+
+
+def _begun_alike(own: Turn, other: Turn | None) -> int:
+    """How many first tokens two replies to the same prompt have in common; 0 if their prompts differ."""
+    if other is None or other.prompt.tokens != own.prompt.tokens:
+        return 0
+    pairs = zip(own.completion.tokens, other.completion.tokens, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def silence(peers: Sequence[Peer], step_coefficient: float) -> DropReason | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from openclaw_rl.algo.advantage import group_advantage
+from openclaw_rl.algo.advantage import group_advantage, prefix_advantage
 from openclaw_rl.algo.method import HintSelection
 from openclaw_rl.algo.methods.binary import baseline_advantage
 from openclaw_rl.algo.reward import standardised
@@ -21,13 +21,13 @@ from openclaw_rl.trainers.settings import Mean, MethodSettings
 class Lesson:
     """A sample with the signals that its method uses.
 
-    `advantage` is A_rl, None if the sample has none; `hints` are those learned from, none if the method uses no hints.
-    `trained` are indexes into the response.
+    `trained` are indexes into the response. `advantage` is A_rl of each of these tokens, None if the sample has none;
+    `hints` are those learned from, none if the method uses no hints.
     """
 
     sample: Sample
     trained: tuple[int, ...]
-    advantage: float | None
+    advantage: tuple[float, ...] | None
     hints: tuple[HintPrompt, ...]
 
     @property
@@ -44,7 +44,7 @@ class Lesson:
     @property
     def has_signal(self) -> bool:
         """Whether anything but the anchor moves the policy."""
-        return bool(self.advantage) or bool(self.hints)
+        return any(self.advantage or ()) or bool(self.hints)
 
     @property
     def is_corrected(self) -> bool:
@@ -74,20 +74,17 @@ class TermWeights:
 def lessons(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
     """One lesson for each sample, in order; more if a sample has further replies besides the served one."""
     samples = [part for sample in samples for part in parts(sample) if method.w_taught or not part.is_taught]
-    advantages = [
-        advantage if method.rl_weight(has_outcome=sample.outcome is not None) else None
-        for sample, advantage in zip(samples, rl_advantages(samples, method.step_coefficient), strict=True)
-    ]
     takes_hints = bool(method.weights.opd or method.weights.distill)
-    return [
-        Lesson(
-            sample,
-            tuple(index for index, is_trained in enumerate(sample.mask) if is_trained),
-            advantage,
-            _worth_reading(sample.hints, method.selection) if takes_hints or sample.is_taught else (),
-        )
-        for sample, advantage in zip(samples, advantages, strict=True)
-    ]
+    found: list[Lesson] = []
+    for sample, of_reply in zip(samples, rl_advantages(samples, method.step_coefficient), strict=True):
+        trained = tuple(index for index, is_trained in enumerate(sample.mask) if is_trained)
+        by_token = None
+        if method.rl_weight(has_outcome=sample.outcome is not None):
+            by_token = token_advantages(sample, of_reply, method.step_coefficient)
+        advantage = None if by_token is None else tuple(by_token[index] for index in trained)
+        hints = _worth_reading(sample.hints, method.selection) if takes_hints or sample.is_taught else ()
+        found.append(Lesson(sample, trained, advantage, hints))
+    return found
 
 
 def parts(sample: Sample) -> list[Sample]:
@@ -157,11 +154,32 @@ def among_peers(sample: Sample, step_coefficient: float) -> float | None:
     A step without peers keeps its reward. None if that is 0 or all rewards are equal, which teaches nothing.
     Source: arXiv 2603.10165.
     """
-    rewards = [peer.outcome + step_coefficient * (peer.score or 0.0) for peer in sample.peers]
-    found = standardised({sample.turn: torch.tensor(rewards, dtype=torch.float64)}).get(sample.turn)
+    found = standardised({sample.turn: _rewards(sample, step_coefficient)}).get(sample.turn)
     if found is None:
         return None
-    return float(found[[peer.turn for peer in sample.peers].index(sample.turn)]) or None
+    return float(found[_own_place(sample)]) or None
+
+
+def token_advantages(sample: Sample, of_reply: float | None, step_coefficient: float) -> tuple[float, ...] | None:
+    """A_rl of each response token: that of the reply, unless peers' replies begin with the same tokens.
+
+    Then tokens are compared with what those said at the same place (`prefix_advantage`). None if all are 0.
+    """
+    if not any(peer.shared for peer in sample.peers if peer.turn != sample.turn):
+        return None if of_reply is None else (of_reply,) * len(sample.response)
+    rewards, shared = _rewards(sample, step_coefficient), [peer.shared for peer in sample.peers]
+    found = prefix_advantage(rewards, shared, _own_place(sample), len(sample.response))
+    return tuple(found.tolist()) if found is not None and bool(found.any()) else None
+
+
+def _rewards(sample: Sample, step_coefficient: float) -> torch.Tensor:
+    """The rewards of a step's peers, in their order."""
+    found = [peer.outcome + step_coefficient * (peer.score or 0.0) for peer in sample.peers]
+    return torch.tensor(found, dtype=torch.float64)
+
+
+def _own_place(sample: Sample) -> int:
+    return [peer.turn for peer in sample.peers].index(sample.turn)
 
 
 def reward_of(sample: Sample, step_coefficient: float) -> float | None:

@@ -360,7 +360,7 @@ class LoraTrainer:
         found: list[Targets] = []
         for index, (one, share) in enumerate(zip(taught, term_weights, strict=True)):
             teacher = teachers[index]
-            rl = None if one.advantage is None else torch.full_like(old[index], one.advantage)
+            rl = None if one.advantage is None else torch.tensor(one.advantage, device=device)
             opd = hinted = None
             if teacher is not None:
                 hinted = token_logp(self._reader.head, teacher, ids[index], self._settings.logits_per_chunk)

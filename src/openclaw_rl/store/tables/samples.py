@@ -71,7 +71,7 @@ def _written(sample: Sample) -> tuple[bytes, bytes]:
         "outcome": None
         if sample.outcome is None
         else [sample.outcome.reward, sample.outcome.is_success, sample.outcome.detail],
-        "peers": [[peer.turn, peer.outcome, peer.score] for peer in sample.peers],
+        "peers": [[peer.turn, peer.outcome, peer.score, peer.shared] for peer in sample.peers],
         "hints": [hint.text for hint in sample.hints],
         "group": sample.group,
         "is_promoted": sample.is_promoted,
@@ -257,8 +257,8 @@ def _outcome(held: Json) -> Outcome | None:
 
 
 def _peer(held: Json) -> Peer:
-    turn, outcome, score = listed(held)
-    return Peer(str(turn), codec.real(outcome), _float_or_none(score))
+    turn, outcome, score, *more = listed(held)  # older stores have three values
+    return Peer(str(turn), codec.real(outcome), _float_or_none(score), *(int(codec.real(one)) for one in more))
 
 
 def _float_or_none(value: Json) -> float | None:
