@@ -37,7 +37,8 @@ from openclaw_rl.render.template import read_template, user_opening
 from openclaw_rl.teach.assemble import sample_of
 from openclaw_rl.teach.contradictions import ContentCheck
 from openclaw_rl.teach.demonstrate import Demonstrator
-from openclaw_rl.teach.elsewhere import WARMTH, Opening, OtherRequests
+from openclaw_rl.teach.elsewhere import WARMTH, OtherRequests
+from openclaw_rl.teach.made_up import Opening
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.tiny import world as bundled
 from openclaw_rl.trainers.lora import LoraTrainer

@@ -14,7 +14,8 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
-from openclaw_rl.teach.elsewhere import Opening, OtherRequests
+from openclaw_rl.teach.elsewhere import OtherRequests
+from openclaw_rl.teach.made_up import Opening
 from openclaw_rl.teach.settings import TeachSettings
 
 END, OPENING = 2, tuple(b"user: ")
@@ -116,7 +117,12 @@ class Base:
 
 
 def others(
-    engine: Base, *earlier: Turn, most: int = 3, answer: str = "", asked_in: Sequence[Turn] = ()
+    engine: Base,
+    *earlier: Turn,
+    most: int = 3,
+    answer: str = "",
+    asked_in: Sequence[Turn] = (),
+    checks: int = 0,
 ) -> OtherRequests:
     async def known(turn: Turn) -> Sequence[Turn]:
         return earlier
@@ -130,5 +136,5 @@ def others(
     def opens(before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Opening | None:
         return Opening(OPENING, END, text, ids_of) if engine.invented else None
 
-    settings = TeachSettings(other_requests=most, probe_tokens=12)
+    settings = TeachSettings(other_requests=most, checks=checks, probe_tokens=12)
     return OtherRequests(engine, Bytes(), (END,), settings, known, wished, answered, opens)

@@ -54,6 +54,9 @@ StepScores = Annotated[
     bool,
     typer.Option("--step-scores", help="In a shell: run the tests after each step, for its score. Not with --pool."),
 ]
+NeedsEnd = Annotated[
+    bool, typer.Option("--needs-end", help="An attempt that runs out of turns, tokens or time fails, whatever it did.")
+]
 Draw = Annotated[int | None, typer.Option("--seed", help="Sample with seeds that follow from this one.")]
 Pictures = Annotated[
     int,
@@ -257,10 +260,7 @@ def train_agent(
     temperature: Temperature = 1.0,
     retries: Retries = 2,
     step_scores: StepScores = False,
-    needs_end: Annotated[
-        bool,
-        typer.Option("--needs-end", help="An attempt that runs out of turns, tokens or time fails, whatever it did."),
-    ] = False,
+    needs_end: NeedsEnd = False,
     seed: Draw = None,
     pictures: Pictures = 8,
 ) -> None:
@@ -272,10 +272,8 @@ def train_agent(
     from openclaw_rl.agents.training import TrainingPlan
 
     budget = RolloutBudget(turns, tokens, reply_tokens, env_s=seconds, needs_end=needs_end)
-    sampling = RolloutSampling(temperature)
-    options = AttemptOptions(
-        tasks, env, split, box, budget, sampling, retries, seed, at_once, pool or [], pictures, step_scores
-    )
+    asked = (budget, RolloutSampling(temperature), retries, seed, at_once, pool or [], pictures, step_scores)
+    options = AttemptOptions(tasks, env, split, box, *asked)
     plan = TrainingPlan(
         group_size=group,
         at_once=at_once,

@@ -73,12 +73,15 @@ class OtherRequestReply:
 
     `prompt` are that request's ids without hints; those of `hint` have it, with earlier hints that concern the request;
     these alone if the new one does not. `turn` is the turn that the request was taken from, empty if it has none.
+
+    One that `is_check` is only learned from if the step's other lessons did not suffice for it.
     """
 
     prompt: tuple[int, ...]
     hint: HintPrompt
     reply: SampledReply
     turn: str = ""
+    is_check: bool = False
 
     def __post_init__(self) -> None:
         if not self.prompt or not self.hint.tokens:

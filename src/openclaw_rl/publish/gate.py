@@ -300,7 +300,8 @@ class Gate:
     async def _taught(self, candidate: VersionRow) -> set[str]:
         """The turns that its step learned from, including those with requests on which a wish was demonstrated."""
         samples = await self.store.effects.samples(candidate.turns)
-        return {*candidate.turns, *(other.turn for sample in samples for other in sample.elsewhere)}
+        shown = [other for sample in samples for other in sample.elsewhere if not other.is_check]
+        return {*candidate.turns, *(other.turn for other in shown)}
 
     def _usable(self, rows: Sequence[TurnRow]) -> dict[tuple[int, ...], Turn]:
         """The turns to try a version on, each with its client's prompt: with hints the weights would not be tested.

@@ -19,8 +19,9 @@ from openclaw_rl.render.template import user_opening
 from openclaw_rl.store.db import Store
 from openclaw_rl.teach.bridge import BridgeStage
 from openclaw_rl.teach.demonstrate import Demonstrator
-from openclaw_rl.teach.elsewhere import Opening, OtherRequests
+from openclaw_rl.teach.elsewhere import OtherRequests
 from openclaw_rl.teach.in_use import HintsInUse
+from openclaw_rl.teach.made_up import Opening
 from openclaw_rl.teach.outcomes import OutcomeStage
 from openclaw_rl.teach.probes import Prober
 from openclaw_rl.teach.redone import Hindsight

@@ -11,34 +11,27 @@ from __future__ import annotations
 
 import asyncio
 import tomllib
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from itertools import chain
 
 from openclaw_rl.core.hint import CONCERNS_NATS, PlacedHint, last_user_index, with_hints
-from openclaw_rl.core.message import Json, Message, Role, Tool, message
+from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
-from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import RequestError
-from openclaw_rl.teach.asking import concerns, reply_logp, sampled_reply
+from openclaw_rl.teach.asking import concerns, reply_logp
 from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
+from openclaw_rl.teach.made_up import MadeUpRequests, Opens, of_many_kinds
 from openclaw_rl.teach.settings import TeachSettings
-from openclaw_rl.wording.words import words_in
 
 DRAWS, DRAW_SEEDS = 3, 1_000  # of a reply to several hints until it shows the new one, and between their seeds
 AT_ONCE = 2  # requests that are handled at the same time
-REQUEST_TOKENS = 128  # the longest request that is generated
-LEAST_WORDS = 3  # of a generated request
-KNOWN_NATS = 4.5  # a token of the user's message, at most: a model that never learned what users say generates nothing
-TRIES = 3  # for each request that is needed: those that are asked are chosen from them
-OPENINGS_HELD = 32  # openings that are kept, with the requests generated after them
 LATER = 2  # one less than the most requests in the middle of conversations
 WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to begin occurs as often as it is chosen
 REPLIES_HELD = 64  # of the base model to requests without hints: generated requests are the same for each correction
@@ -66,18 +59,7 @@ class AskedRequest:
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """The ids before a user's message, the id after it, and the conversions between its text and ids."""
-
-    ids: tuple[int, ...]
-    end: int
-    text: Callable[[Sequence[int]], str]
-    encode: Callable[[str], Sequence[int]]
-
-
 Reading = tuple[Sequence[str], Prompt | None, SampledReply | None]  # hints, the prompt with them, and a reply to it
-Opens = Callable[[Sequence[Message], Sequence[Tool], Mapping[str, Json] | None], Opening | None]
 
 
 @dataclass(slots=True)
@@ -100,12 +82,15 @@ class OtherRequests:
     opens: Opens
     warmth: float = WARMTH
     contradictions: ContradictionCounts = field(default_factory=ContradictionCounts)
-    _made_up: OrderedDict[tuple[int, ...], list[str | None]] = field(default_factory=OrderedDict)
+    _made_up: MadeUpRequests = field(init=False)
     _unhinted: OrderedDict[tuple[tuple[int, ...], int], SampledReply | None] = field(default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        self._made_up = MadeUpRequests(self.engine, self.stop_ids, self.opens)
 
     def let_go(self) -> None:
         """Removes what is remembered of requests, replies and hints, as after a restart."""
-        self._made_up.clear()
+        self._made_up.let_go()
         self._unhinted.clear()
         self.contradictions.let_go()
 
@@ -116,14 +101,19 @@ class OtherRequests:
 
         Replies that do not end are left out, and those that call a tool for a request that the user did not make: a
         small model calls one where it knows no answer, and would learn to do so. One that contradicts the reply without
-        hints is replaced by another if possible, and else left out. Raises EngineError.
+        hints is replaced by another if possible, and else left out. The last ones are checks. Raises EngineError.
         """
         if self.settings.other_requests == 0:
             return ()
-        requests = await self.requests(turn, with_shipped=with_shipped)
+        requests, spare = await self.requests(turn, with_shipped=with_shipped)
         opened = await self._all(turn, requests, hint, known)
         later = await self._later(turn, [(one, made) for one, made in zip(requests, opened, strict=True) if made])
-        return tuple(each for each in (*opened, *await self._all(turn, later, hint, known)) if each is not None)
+        taught = (*opened, *await self._all(turn, later, hint, known))
+        checks = await self._all(turn, spare, hint, known)
+        return (
+            *(each for each in taught if each is not None),
+            *(replace(each, is_check=True) for each in checks if each is not None),
+        )
 
     async def _all(
         self, turn: Turn, requests: Sequence[Request], hint: str, known: Sequence[PlacedHint]
@@ -136,22 +126,31 @@ class OtherRequests:
 
         return await asyncio.gather(*(one(request, seed) for seed, request in enumerate(requests)))
 
-    async def requests(self, turn: Turn, *, with_shipped: bool = True) -> list[Request]:
-        """At most `other_requests` requests, no two with the same words, and none with those of the turn."""
+    async def requests(self, turn: Turn, *, with_shipped: bool = True) -> tuple[list[Request], list[Request]]:
+        """At most `other_requests` requests to learn from, and at most `checks` others to check what was learned on.
+
+        No two have the same words, and none those of the turn.
+        """
         most = self.settings.other_requests
         seen = {_words(turn.messages)}
         wished = self._openings(turn, await self.wished(turn), seen)
         own = self._openings(turn, await self.earlier(turn), seen)
         system = [item for item in turn.messages if item.role is Role.SYSTEM][:1]
-        made_up = await self._invented(turn, system, max(most // MADE_UP, most - len(wished) - len(own)))
+        needed = max(most // MADE_UP, most - len(wished) - len(own))
+        drawn = [words for words in await self._made_up.drawn(turn, system, needed) if words not in seen]
+        made_up = of_many_kinds(drawn, needed)
         found = spread(wished, (most - len(made_up)) * 2 // 3)
         found += spread(own, most - len(made_up) - len(found))
         room = (min(most, MOST_SHIPPED) if with_shipped else 0) - len(found) - len(made_up)
+        spare = [one for one in (*own, *wished) if one not in found]
         for words in [*made_up, *shipped()[: max(0, room)]]:
             if words not in seen:
                 seen.add(words)
                 found.append(Request((*system, message(Role.USER, words))))
-        return found
+        checks = self.settings.checks
+        spare = spread(spare, checks // 2)
+        left = of_many_kinds([words for words in drawn if words not in seen], checks - len(spare))
+        return found, [*spare, *(Request((*system, message(Role.USER, words))) for words in left)]
 
     def _openings(self, turn: Turn, others: Sequence[Turn], seen: set[str]) -> list[Request]:
         """The requests of turns that open a conversation, without those whose words were `seen`, which are added."""
@@ -187,41 +186,6 @@ class OtherRequests:
                 said, _ = await asyncio.to_thread(self.renderer.decode, made.reply.tokens)
                 found.append(Request((*request.messages, said, message(Role.USER, words)), request.turn))
         return found
-
-    async def _invented(self, turn: Turn, system: Sequence[Message], most: int) -> list[str]:
-        """At most `most` requests that the base model generates in the place of a user's message, of many kinds."""
-        opening = await asyncio.to_thread(self.opens, system, turn.tools, turn.options) if most > 0 else None
-        if opening is None or not await self._knows_users(turn, opening):
-            return []
-        tried = self._made_up.setdefault(opening.ids, [])  # by seed; None if a seed gave no request
-        self._made_up.move_to_end(opening.ids)
-        while len(self._made_up) > OPENINGS_HELD:
-            self._made_up.popitem(last=False)
-        while len(tried) < TRIES * most:
-            seeds = range(len(tried), len(tried) + AT_ONCE)
-            for words in await asyncio.gather(*(self._request(opening, seed) for seed in seeds)):
-                tried.append(None if words in tried else words)
-        return of_many_kinds([words for words in tried if words is not None], most)
-
-    async def _request(self, opening: Opening, seed: int) -> str | None:
-        sampling = Sampling(max_tokens=REQUEST_TOKENS, seed=seed, stop_ids=(opening.end, *self.stop_ids))
-        said = await sampled_reply(self.engine, Prompt(opening.ids), sampling, BASE)
-        words = opening.text(said.tokens[:-1]).strip()
-        return words if said.tokens[-1] == opening.end and len(words.split()) >= LEAST_WORDS else None
-
-    async def _knows_users(self, turn: Turn, opening: Opening) -> bool:
-        """Whether the base model can predict the user's first or last words: many models learned only replies.
-
-        A request that such a model generates would be no request at all.
-        """
-        said = [one.text for one in turn.messages if one.role is Role.USER]
-        for text in dict.fromkeys((*said[:1], *said[-1:])):  # the last may be a complaint, which no model expects
-            words = tuple(opening.encode(text)[:REQUEST_TOKENS])
-            if words:
-                logp = await reply_logp(self.engine, Prompt(opening.ids), words, BASE)
-                if -sum(logp) <= KNOWN_NATS * len(words):
-                    return True
-        return False
 
     async def _shown(
         self, turn: Turn, request: Request, hint: str, known: Sequence[PlacedHint], seed: int
@@ -334,24 +298,6 @@ def spread(newest_first: Sequence[Request], most: int) -> list[Request]:
     recent = -(-most // 2)
     older = newest_first[recent:]
     return [*newest_first[:recent], *(older[index * len(older) // (most - recent)] for index in range(most - recent))]
-
-
-def of_many_kinds(texts: Sequence[str], most: int) -> list[str]:
-    """At most this many of the texts, of as many kinds as there are, however rare: a wish is learned as what it was
-    seen on, and what nobody asked for yet is changed by it, too.
-
-    The next is always the one whose words were chosen least so far. A word of one text alone is a name or a number.
-    """
-    held = [set(words_in(text)) for text in texts]
-    common = {word for word, count in Counter(chain.from_iterable(held)).items() if count > 1}
-    chosen: Counter[str] = Counter()
-    left, found = list(range(len(texts))), list[str]()
-    while left and len(found) < most:
-        new = [sum(1 / (1 + chosen[word]) for word in held[at] & common) / max(1, len(held[at])) for at in left]
-        at = left.pop(new.index(max(new)))
-        chosen.update(held[at])
-        found.append(texts[at])
-    return found
 
 
 def _with(messages: Sequence[Message], hints: Sequence[str]) -> tuple[Message, ...]:

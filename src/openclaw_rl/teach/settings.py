@@ -104,6 +104,11 @@ class TeachSettings:
     model generates; if these are fewer than eight, ordinary ones that ship with the product. Up to three requests in
     the middle of conversations are added. Take fewer when the engine is busy or a step takes too long; more when only
     the corrected example is learned, or a user with many wishes loses some."""
+    checks: int = 16
+    """On how many more requests the base model shows a general hint. A step only learns from those that it would still
+    answer otherwise after it learned from the others, so that it does not learn what its examples have in common by
+    chance. Half are the user's own, if there are as many; the model generates the others. Take fewer when the engine
+    is busy; more when content suffers from a wish. 0: no such check."""
     probes: int = 8
     """On how many different requests the weights must follow a hint without seeing it, before it is retired."""
     replies: int = 2
@@ -131,9 +136,10 @@ class TeachSettings:
     """Decay of that moving average. It starts at 0."""
 
     def __post_init__(self) -> None:
-        if min(self.most, self.most_bridged, self.max_tokens, self.demonstration_variants, self.other_requests) < 0:
+        least = (self.most, self.most_bridged, self.max_tokens, self.demonstration_variants)
+        if min(*least, self.other_requests, self.checks) < 0:
             raise ValueError(
-                "most, most_bridged, max_tokens, demonstration_variants and other_requests cannot be negative"
+                "most, most_bridged, max_tokens, demonstration_variants, other_requests and checks cannot be negative"
             )
         if min(self.probes, self.replies, self.probe_tokens) < 1:
             raise ValueError("probes, replies and probe_tokens are at least 1")

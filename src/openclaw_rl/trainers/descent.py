@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -60,6 +60,12 @@ class DescentResult:
     updates: int = 0
     undone: int = 0
     not_finite: list[str] | None = None
+
+    def then(self, later: DescentResult) -> DescentResult:
+        """This and further updates of the same step, as one result; what came later may have made none."""
+        distance = later.distance if later.updates else self.distance
+        updates, undone = self.updates + later.updates, self.undone + later.undone
+        return replace(self, distance=distance, updates=updates, undone=undone)
 
 
 def walked(

@@ -97,7 +97,18 @@ def parts(sample: Sample) -> list[Sample]:
     beside = replace(served, is_literal=sample.is_literal)
     own = [] if sample.own is None else [_said_beside(served, sample.own, is_taught=False)]
     shown = [_said_beside(beside, reply, is_taught=True) for reply in sample.shown]
-    return [served, *own, *shown, *(_said_elsewhere(beside, other) for other in sample.elsewhere)]
+    others = [_said_elsewhere(beside, other) for other in sample.elsewhere if not other.is_check]
+    return [served, *own, *shown, *others]
+
+
+def checks(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
+    """A lesson for each demonstration that is only learned from if the others do not suffice for it."""
+    found: list[Lesson] = []
+    for sample in samples if method.w_taught else ():
+        for other in (other for other in sample.elsewhere if other.is_check):
+            part = _said_elsewhere(replace(sample, own=None, shown=(), elsewhere=()), other)
+            found.append(Lesson(part, tuple(range(len(part.response))), None, part.hints))
+    return found
 
 
 def _said_elsewhere(served: Sample, other: OtherRequestReply) -> Sample:

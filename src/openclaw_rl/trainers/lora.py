@@ -21,9 +21,10 @@ from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers import checkpoint
 from openclaw_rl.trainers.batch import ConstantPrompts, PassOutput, balanced, read, token_logp
 from openclaw_rl.trainers.checkpoint import CheckpointCache
-from openclaw_rl.trainers.descent import GENTLER, Descent, GradientStats, settled, walked
+from openclaw_rl.trainers.checks import MISSED_LEFT, MORE, missed
+from openclaw_rl.trainers.descent import GENTLER, Descent, DescentResult, GradientStats, settled, walked
 from openclaw_rl.trainers.full import FullModel, load_teacher, open_full
-from openclaw_rl.trainers.lessons import Lesson, TermWeights, counts, lessons, shares
+from openclaw_rl.trainers.lessons import Lesson, TermWeights, checks, counts, lessons, shares
 from openclaw_rl.trainers.model import CausalModel, Speaker, learning_rate, load
 from openclaw_rl.trainers.objective import LossSums, Objective, Targets, anchored
 from openclaw_rl.trainers.ranks import ALONE, Ranks, clip, is_divided, like, on_first, use_device
@@ -120,28 +121,28 @@ class LoraTrainer:
     def step(self, samples: Sequence[Sample], report: Report = silent, *, gentleness: int = 0) -> StepReport:
         """One step of at most `trainer.updates` updates, until `trainer.enough`; its metrics are those of the first.
 
-        An update that leads away from the teacher is undone and tried again half as large. If nothing would be learned
-        or a loss is not finite, no step is taken; then restore the weights. The first rate is multiplied by 0.3 **
-        `gentleness`.
+        An update that leads away from the teacher is undone and tried again half as large. If it then fails at checks,
+        it goes on with these, for at least a quarter of those updates. If nothing would be learned or a loss is not
+        finite, no step is taken; then restore the weights. The first rate is multiplied by 0.3 ** `gentleness`.
         """
         began_s = time.perf_counter()
         dropped = [(sample.turn, reason.value) for sample in samples if (reason := self._unusable(sample)) is not None]
         unusable = {turn for turn, _ in dropped}
-        taught = lessons([sample for sample in samples if sample.turn not in unusable], self._method)
+        usable = [sample for sample in samples if sample.turn not in unusable]
+        taught = lessons(usable, self._method)
         if not any(one.has_signal for one in taught):
             return StepReport(False, {}, tuple(dropped), "no sample carries a signal for this method")
         most = self._most_updates(taught)
         self._heard = ProgressReporter(report, most=most, enough=self._settings.enough)
-        own, weights = self._own_part(taught, shares(taught, self._method), most)
-        targets, passes = self._targets(own, weights, is_once=most == 1), self._passes(own, most)
-        walk = walked(
-            self._descent(most, GENTLER**gentleness),
-            lambda: self._gradient(own, targets, passes()),
-            lambda: self._distance(targets, passes()),
-            most=most,
-            enough=self._settings.enough,
-            arrived=self._heard.updated,
-        )
+        share = GENTLER**gentleness
+        walk = self._walked(taught, most, share)
+        may_go_on = most > 1 and walk.not_finite is None and walk.updates
+        held = checks(usable, self._method) if may_go_on else []
+        far = missed(self.model, held, self._settings, self._ranks) if held else []
+        if far:
+            self._spoken = None
+            left = max(most - walk.updates, most // MORE, 2)
+            walk = walk.then(self._walked([*taught, *far], left, share, enough=MISSED_LEFT))
         self._optimizer.zero_grad(set_to_none=True)
         if walk.not_finite is not None:
             dropped += [(turn, DropReason.NOT_FINITE.value) for turn in walk.not_finite]
@@ -157,6 +158,8 @@ class LoraTrainer:
                 "loss_distill_last": walk.distance,
                 "updates": float(walk.updates),
                 "updates_undone": float(walk.undone),
+                "checks": float(len(held)),
+                "checks_missed": float(len(far)),
                 "old_logp_missing": self._ranks.summed([self._samplers.missing])[0],
                 "seconds": time.perf_counter() - began_s,
             }
@@ -164,6 +167,21 @@ class LoraTrainer:
         if walk.updates == 0:
             return StepReport(False, metrics, tuple(dropped), NO_NEARER)
         return StepReport(True, metrics, tuple(dropped))
+
+    def _walked(
+        self, taught: Sequence[Lesson], most: int, share: float, *, enough: float | None = None
+    ) -> DescentResult:
+        """Takes at most this many updates on these lessons; the first rate is multiplied by `share`."""
+        own, weights = self._own_part(taught, shares(taught, self._method), most)
+        targets, passes = self._targets(own, weights, is_once=most == 1), self._passes(own, most)
+        return walked(
+            self._descent(most, share),
+            lambda: self._gradient(own, targets, passes()),
+            lambda: self._distance(targets, passes()),
+            most=most,
+            enough=self._settings.enough if enough is None else enough,
+            arrived=self._heard.updated,
+        )
 
     def _own_part(
         self, taught: Sequence[Lesson], weights: Sequence[TermWeights], most: int

@@ -295,7 +295,7 @@ class _UserTurns:
             if str(name) not in self._turns or str(name) in gone | unsaid:
                 continue
             body = mapped(codec.unpack_json(bytes(packed)))
-            others = [[str(part) for part in listed(one)[2:]] for one in listed(body.get("elsewhere", []))]
+            others = [[str(part) for part in listed(one)[2:4]] for one in listed(body.get("elsewhere", []))]
             if any(word in str(text) for word in words for text in listed(body["hints"])):
                 read.add(str(name))
             elif any(

@@ -81,7 +81,9 @@ def _written(sample: Sample) -> tuple[bytes, bytes]:
         "shown": [_said(reply) for reply in sample.shown],
         "rehearses": list(sample.rehearses),
         "kept": list(sample.kept),
-        "elsewhere": [[*listed(_said(other.reply)), other.turn, other.hint.text] for other in sample.elsewhere],
+        "elsewhere": [
+            [*listed(_said(other.reply)), other.turn, other.hint.text, other.is_check] for other in sample.elsewhere
+        ],
     }
     ids = [codec.ids_bytes(each) for each in (sample.prompt, sample.response, *(h.tokens for h in sample.hints))]
     ids += [codec.ids_bytes(reply.tokens) for reply in (*sample.shown, sample.own) if reply is not None]
@@ -241,11 +243,11 @@ def _others(held: Sequence[Json], ids: list[tuple[int, ...]]) -> tuple[OtherRequ
     """The replies to other requests, the ids of each taken from the end of `ids`."""
     found: list[OtherRequestReply] = []
     for one in reversed(held):
-        version, logp, turn, hint = listed(one)
+        version, logp, turn, hint, *more = listed(one)  # older stores have four values
         reply = _reply([version, logp], ids)
         hinted, prompt = HintPrompt(str(hint), ids.pop()), ids.pop()
         if reply is not None:
-            found.append(OtherRequestReply(prompt, hinted, reply, str(turn)))
+            found.append(OtherRequestReply(prompt, hinted, reply, str(turn), more == [True]))
     return tuple(reversed(found))
 
 

@@ -1,0 +1,105 @@
+"""Requests that the base model makes up: what it says in the place of a user's message, of many kinds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from openclaw_rl.core.message import Json, Message, Role, Tool
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Engine
+from openclaw_rl.core.sampling import Sampling
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE
+from openclaw_rl.teach.asking import reply_logp, sampled_reply
+from openclaw_rl.wording.words import words_in
+
+AT_ONCE = 2  # requests that are generated at the same time
+REQUEST_TOKENS = 128  # the longest request that is generated
+LEAST_WORDS = 3  # of a generated request
+KNOWN_NATS = 4.5  # a token of the user's message, at most: a model that never learned what users say generates nothing
+TRIES = 3  # for each request that is needed: those that are asked are chosen from them
+OPENINGS_HELD = 32  # openings that are kept, with the requests generated after them
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The ids before a user's message, the id after it, and the conversions between its text and ids."""
+
+    ids: tuple[int, ...]
+    end: int
+    text: Callable[[Sequence[int]], str]
+    encode: Callable[[str], Sequence[int]]
+
+
+Opens = Callable[[Sequence[Message], Sequence[Tool], Mapping[str, Json] | None], Opening | None]
+
+
+@dataclass(slots=True)
+class MadeUpRequests:
+    """Lets the base model make up requests, and remembers them. `opens` returns the opening of a user's message."""
+
+    engine: Engine
+    stop_ids: tuple[int, ...]
+    opens: Opens
+    _held: OrderedDict[tuple[int, ...], list[str | None]] = field(default_factory=OrderedDict)
+
+    def let_go(self) -> None:
+        """Removes what is remembered of requests, as after a restart."""
+        self._held.clear()
+
+    async def drawn(self, turn: Turn, system: Sequence[Message], most: int) -> list[str]:
+        """What `TRIES` draws for each of `most` requests give, in place of a user's message after this system text."""
+        opening = await asyncio.to_thread(self.opens, system, turn.tools, turn.options) if most > 0 else None
+        if opening is None or not await self._knows_users(turn, opening):
+            return []
+        tried = self._held.setdefault(opening.ids, [])  # by seed; None if a seed gave no request
+        self._held.move_to_end(opening.ids)
+        while len(self._held) > OPENINGS_HELD:
+            self._held.popitem(last=False)
+        while len(tried) < TRIES * most:
+            seeds = range(len(tried), len(tried) + AT_ONCE)
+            for words in await asyncio.gather(*(self._request(opening, seed) for seed in seeds)):
+                tried.append(None if words in tried else words)
+        return [words for words in tried if words is not None]
+
+    async def _request(self, opening: Opening, seed: int) -> str | None:
+        sampling = Sampling(max_tokens=REQUEST_TOKENS, seed=seed, stop_ids=(opening.end, *self.stop_ids))
+        said = await sampled_reply(self.engine, Prompt(opening.ids), sampling, BASE)
+        words = opening.text(said.tokens[:-1]).strip()
+        return words if said.tokens[-1] == opening.end and len(words.split()) >= LEAST_WORDS else None
+
+    async def _knows_users(self, turn: Turn, opening: Opening) -> bool:
+        """Whether the base model can predict the user's first or last words: many models learned only replies.
+
+        A request that such a model generates would be no request at all.
+        """
+        said = [one.text for one in turn.messages if one.role is Role.USER]
+        for text in dict.fromkeys((*said[:1], *said[-1:])):  # the last may be a complaint, which no model expects
+            words = tuple(opening.encode(text)[:REQUEST_TOKENS])
+            if words:
+                logp = await reply_logp(self.engine, Prompt(opening.ids), words, BASE)
+                if -sum(logp) <= KNOWN_NATS * len(words):
+                    return True
+        return False
+
+
+def of_many_kinds(texts: Sequence[str], most: int) -> list[str]:
+    """At most this many of the texts, of as many kinds as there are, however rare: a wish is learned as what it was
+    seen on, and what nobody asked for yet is changed by it, too.
+
+    The next is always the one whose words were chosen least so far. A word of one text alone is a name or a number.
+    """
+    held = [set(words_in(text)) for text in texts]
+    common = {word for word, count in Counter(chain.from_iterable(held)).items() if count > 1}
+    chosen: Counter[str] = Counter()
+    left, found = list(range(len(texts))), list[str]()
+    while left and len(found) < most:
+        new = [sum(1 / (1 + chosen[word]) for word in held[at] & common) / max(1, len(held[at])) for at in left]
+        at = left.pop(new.index(max(new)))
+        chosen.update(held[at])
+        found.append(texts[at])
+    return found

@@ -1,0 +1,39 @@
+"""Whether a step taught more than its examples: demonstrations that it did not learn from, read with its weights.
+
+From a few examples a model may learn what they have in common by chance. Where that is not what the teacher says, some
+token of its replies has become unlikely; elsewhere all tokens are about as likely as for the teacher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from openclaw_rl.trainers.batch import read, token_logp
+from openclaw_rl.trainers.lessons import Lesson
+from openclaw_rl.trainers.model import Speaker
+from openclaw_rl.trainers.ranks import Ranks
+from openclaw_rl.trainers.settings import TrainerSettings
+
+MISSED_NATS = 1.0  # that a token may be less likely than for the teacher who said it
+MORE = 4  # a step may take an n-th of its updates for them, even if it has used all
+MISSED_LEFT = 0.05  # share of the distance at which learning from the missed ones ends: most of it is theirs
+
+
+def missed(model: Speaker, held: Sequence[Lesson], settings: TrainerSettings, ranks: Ranks) -> list[Lesson]:
+    """Those of these demonstrations that have a token which the model finds much less likely than the teacher did.
+
+    Every rank reads all of them; the first one decides.
+    """
+    far: list[int] = []
+    with torch.no_grad():
+        for one in read(model, [lesson.reading() for lesson in held], settings.max_tokens_per_pass):
+            for index, rows in one.parts:
+                said = held[index].sample
+                ids = torch.tensor(said.response, device=one.hidden.device)
+                logp = token_logp(model, one.hidden[rows], ids, settings.logits_per_chunk)
+                if bool((torch.tensor(said.logp, device=logp.device) - logp > MISSED_NATS).any()):
+                    far.append(index)
+    decided = ranks.shared(sorted(far))
+    return [held[index] for index in decided] if isinstance(decided, list) else []

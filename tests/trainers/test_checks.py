@@ -1,0 +1,64 @@
+"""Demonstrations that a step only learns from if what it learned from the others does not suffice for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from trainer_models import Recorder, policy_logp, settings_of
+
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
+from openclaw_rl.core.version import BASE
+from openclaw_rl.trainers.lessons import checks, lessons
+from openclaw_rl.trainers.lora import LoraTrainer
+from openclaw_rl.trainers.settings import MethodSettings
+
+HINT = HintPrompt("say the other thing", (1, 2, 3, 40, 41, 42, 43))
+ELSEWHERE = HintPrompt("say the other thing", (4, 5, 40, 41, 42, 43))
+SAID = (30, 31, 32)
+
+
+def corrected(recorder: Recorder, *, sure: float) -> Sample:
+    """A correction with one demonstration, and a check whose teacher gave each of its tokens this log-probability."""
+    plain = recorder.sample((1, 2, 3), (10, 11, 12, 13), turn="t", score=-1.0, hints=(HINT,))
+    shown = SampledReply((20, 21, 22), recorder.logp(HINT.tokens, (20, 21, 22)), BASE)
+    check = OtherRequestReply((4, 5), ELSEWHERE, SampledReply(SAID, (sure,) * 3, BASE), is_check=True)
+    return replace(plain, shown=(shown,), elsewhere=(check,), is_literal=True)
+
+
+def check_of(sample: Sample) -> Sample:
+    (held,) = checks([sample], MethodSettings())
+    return held.sample
+
+
+def test_a_check_is_no_lesson_of_its_own(recorder: Recorder) -> None:
+    sample = corrected(recorder, sure=0.0)
+    assert [one.sample.response for one in lessons([sample], MethodSettings())] == [(10, 11, 12, 13), (20, 21, 22)]
+    assert check_of(sample).prompt == (4, 5) and check_of(sample).response == SAID
+    assert checks([sample], MethodSettings(w_taught=0.0)) == []
+
+
+def test_a_step_learns_from_a_check_that_it_would_answer_otherwise(trainer_model: Path, recorder: Recorder) -> None:
+    sample = corrected(recorder, sure=0.0)
+    found = {}
+    for name, one in {"with": sample, "without": replace(sample, elsewhere=())}.items():
+        trainer = LoraTrainer.open(trainer_model, settings_of())
+        report = trainer.step([one])
+        assert report.took_step
+        found[name] = (float(policy_logp(trainer, check_of(sample)).sum()), report.metrics)
+    assert (found["with"][1]["checks"], found["with"][1]["checks_missed"]) == (1.0, 1.0)
+    assert (found["without"][1]["checks"], found["without"][1]["checks_missed"]) == (0.0, 0.0)
+    assert found["with"][0] > found["without"][0] + 0.5
+    assert found["with"][1]["updates"] > found["without"][1]["updates"]
+
+
+def test_a_check_that_the_step_answers_as_its_teacher_changes_nothing(trainer_model: Path, recorder: Recorder) -> None:
+    sample = corrected(recorder, sure=-50.0)  # the teacher was less sure than anyone
+    weights = []
+    for one in (sample, replace(sample, elsewhere=())):
+        trainer = LoraTrainer.open(trainer_model, settings_of())
+        report = trainer.step([one])
+        assert report.metrics["checks_missed"] == 0.0
+        weights.append(trainer.model.weights())
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
