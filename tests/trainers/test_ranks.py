@@ -14,8 +14,8 @@ from torch import Tensor
 from trainer_models import Recorder, settings_of
 
 from openclaw_rl.core.adapter import StepReport, files_of
-from openclaw_rl.core.sample import HintPrompt, Sample
-from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
+from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.trainers.batch import Reading, balanced, tokens_of
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.ranks import ALONE, Ranks
@@ -84,6 +84,22 @@ def test_ranks_together_do_what_one_does(
             for name in ("loss", "grad_norm", "tokens", "updates", "updates_undone", "kl", "loss_distill_last"):
                 assert own.metrics[name] == pytest.approx(one.metrics[name], rel=1e-4, abs=1e-6), name
                 assert own.metrics[name] == found[0][reports.index(own)].metrics[name]
+
+
+@pytest.mark.parametrize("settings", [TAIL, replace(TAIL, shard="always")], ids=["tail", "divided"])
+def test_ranks_go_on_together_with_a_check_that_the_step_missed(
+    trainer_model: Path, recorder: Recorder, tmp_path: Path, settings: TrainerSettings
+) -> None:
+    hinted = HintPrompt("say the other thing", (4, 5, 40, 41, 42, 43))
+    check = OtherRequestReply((4, 5), hinted, SampledReply((30, 31, 32), (0.0,) * 3, BASE), is_check=True)
+    samples = [replace(one, elsewhere=(check,)) if one.turn == "first" else one for one in session(recorder)]
+    alone = two_steps(trainer_model, settings, samples, into=tmp_path / "alone")
+    found = together(
+        2, lambda ranks: two_steps(trainer_model, settings, samples, ranks, into=tmp_path / "ranks"), tmp_path / "meet"
+    )
+    assert [report.metrics["checks_missed"] for report in (*alone, *found[0], *found[1])] == [1.0] * 6
+    for number in ("1", "2"):
+        assert furthest(tmp_path / "alone" / number, tmp_path / "ranks" / number) < CLOSE
 
 
 def test_training_goes_on_from_a_version_of_another_number_of_ranks(
