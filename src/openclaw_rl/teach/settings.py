@@ -71,8 +71,8 @@ class TeachSettings:
     # Nobody outside can judge these: they are shown on request.
     ADVANCED: ClassVar[frozenset[str]] = frozenset(
         {
-            "baseline", "baseline_decay", "checks", "demonstration_variants", "max_tokens", "most_bridged", "own_replies",
-            "probe_tokens", "probes", "replies", "retire_gap",
+            "baseline", "baseline_decay", "checks", "demonstration_variants", "max_tokens", "most_bridged",
+            "own_replies", "probe_tokens", "probes", "replies", "retire_gap",
         }
     )  # fmt: skip
 
