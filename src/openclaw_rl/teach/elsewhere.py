@@ -5,6 +5,9 @@ others, both the newest and older ones. Then come some, of many kinds, that the 
 user's message after the same system text, then a few that ship with the product. Requests in the
 middle of conversations are added: the answer to the corrected reply, and the user's own from later in a conversation.
 If these are too few, conversations that began with the hint continue with thanks, and with a second request.
+
+Requests that are left over, the user's own and generated ones, are checks: a step learns from one only if it fails
+at it.
 """
 
 from __future__ import annotations
