@@ -171,8 +171,8 @@ class OutcomeStage:
         by_situation = settings.grouping is StepGrouping.SITUATION
         situations = {name: situation_of(turn) for name, turn in turns.items()} if by_situation else {}
         peers = peers_of(rows, settings.grouping, situations, rewards)
-        if by_situation:
-            peers = {name: sharing(name, found, turns) for name, found in peers.items()}
+        if by_situation:  # prompts are long: compared beside the loop that also serves tokens
+            return rewards, await asyncio.to_thread(all_sharing, peers, turns)
         return rewards, peers
 
     async def settle(self, row: EpisodeRow, peers: Mapping[str, tuple[Peer, ...]], reward: float | None = None) -> bool:
@@ -325,6 +325,11 @@ def peers_of(
             step.turn: tuple(other.turn for other in steps if other.step.index == step.step.index) for step in steps
         }
     return {turn: tuple(made[other] for other in others) for turn, others in found.items()}
+
+
+def all_sharing(peers: Mapping[str, tuple[Peer, ...]], turns: Mapping[str, Turn]) -> dict[str, tuple[Peer, ...]]:
+    """`sharing` for each step of a group."""
+    return {name: sharing(name, found, turns) for name, found in peers.items()}
 
 
 def sharing(name: str, peers: tuple[Peer, ...], turns: Mapping[str, Turn]) -> tuple[Peer, ...]:
