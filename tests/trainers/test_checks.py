@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from trainer_models import Recorder, policy_logp, settings_of
 
+from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
 from openclaw_rl.core.version import BASE
 from openclaw_rl.trainers.lessons import checks, lessons
@@ -51,6 +52,15 @@ def test_a_step_learns_from_a_check_that_it_would_answer_otherwise(trainer_model
     assert (found["without"][1]["checks"], found["without"][1]["checks_missed"]) == (0.0, 0.0)
     assert found["with"][0] > found["without"][0] + 0.5
     assert found["with"][1]["updates"] > found["without"][1]["updates"]
+
+
+def test_the_progress_of_a_step_that_goes_on_counts_on(trainer_model: Path, recorder: Recorder) -> None:
+    told: list[StepProgress] = []
+    report = LoraTrainer.open(trainer_model, settings_of()).step([corrected(recorder, sure=0.0)], told.append)
+    made = [one.updates for one in told]
+    assert made == sorted(made) and made[-1] <= report.metrics["updates"]
+    assert told[-1].updates <= told[-1].most
+    assert told[-1].enough > told[0].enough  # of another distance
 
 
 def test_a_check_that_the_step_answers_as_its_teacher_changes_nothing(trainer_model: Path, recorder: Recorder) -> None:

@@ -7,6 +7,7 @@ cost, since each update measures the effect of the last one.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
+from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.trainers.objective import LossSums
 
 SMALLER, LARGER = 0.5, 1.3  # the rate's factors after a rise and after a fall
@@ -25,7 +27,43 @@ LEARNED = 1e-4  # nats a token from the teacher: nothing is left to learn
 NEAR = 0.06  # share of the first distance: a step also ends there if `FEW` updates together leave more than `SLOW`
 FEW, SLOW = 5, 0.75  # of the distance; after one slow update quick ones may follow
 SETTLED = 0.1  # the smallest factor of a rate that falls with the updates: new tasks are still learned
+Report = Callable[[StepProgress], None]
 LEAST, MOST = 1e-4, 67.0  # of the first rate: a smaller one gains nothing, a larger one is not tried
+
+
+def silent(progress: StepProgress) -> None:
+    """Nobody listens."""
+
+
+class ProgressReporter:
+    """Keeps the progress of one step and hands it to `report` after each pass and each update."""
+
+    def __init__(self, report: Report, *, most: int = 0, enough: float = 0.0) -> None:
+        self._report = report
+        self._began_s = time.perf_counter()
+        self._before = 0  # updates before those that are counted now
+        self._progress = StepProgress(most=most, enough=enough)
+
+    def read(self, tokens: int) -> None:
+        """More tokens were read before the first update."""
+        now = self._progress
+        spent_s = time.perf_counter() - self._began_s
+        self._tell(replace(now, tokens=now.tokens + tokens, reading_s=spent_s))
+
+    def updated(self, updates: int, distance: float) -> None:
+        """This many updates were made and kept, and this share of the first distance is left."""
+        spent_s = time.perf_counter() - self._began_s - self._progress.reading_s
+        made = self._before + updates
+        self._tell(replace(self._progress, updates=made, distance=distance, updating_s=spent_s))
+
+    def goes_on(self, updates: int, *, most: int, enough: float) -> None:
+        """After this many updates at most `most` more follow, until this share of another distance is left."""
+        self._before = updates
+        self._progress = replace(self._progress, most=updates + most, enough=enough)
+
+    def _tell(self, progress: StepProgress) -> None:
+        self._progress = progress
+        self._report(progress)
 
 
 def settled(update: int, after: int) -> float:

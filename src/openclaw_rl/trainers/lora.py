@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from openclaw_rl.algo.advantage import kept_advantage
 from openclaw_rl.algo.methods.opd import hindsight_advantage
-from openclaw_rl.core.adapter import NO_NEARER, Adapter, StepProgress, StepReport, digest_of_folder
+from openclaw_rl.core.adapter import NO_NEARER, Adapter, StepReport, digest_of_folder
 from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.version import BASE, PolicyVersion
@@ -22,7 +22,17 @@ from openclaw_rl.trainers import checkpoint
 from openclaw_rl.trainers.batch import ConstantPrompts, PassOutput, balanced, read, token_logp
 from openclaw_rl.trainers.checkpoint import CheckpointCache
 from openclaw_rl.trainers.checks import MISSED_LEFT, MORE, missed
-from openclaw_rl.trainers.descent import GENTLER, Descent, DescentResult, GradientStats, settled, walked
+from openclaw_rl.trainers.descent import (
+    GENTLER,
+    Descent,
+    DescentResult,
+    GradientStats,
+    ProgressReporter,
+    Report,
+    settled,
+    silent,
+    walked,
+)
 from openclaw_rl.trainers.full import FullModel, load_teacher, open_full
 from openclaw_rl.trainers.lessons import Lesson, TermWeights, checks, counts, lessons, shares
 from openclaw_rl.trainers.model import CausalModel, Speaker, learning_rate, load
@@ -35,35 +45,6 @@ from openclaw_rl.weights.lending import Loans
 MOMENTS = ("exp_avg", "exp_avg_sq")
 ADAM_EPS = 1e-8
 FIRST_RATE = 3e-4  # of updates that are undone if they lead away, for a model of any size
-Report = Callable[[StepProgress], None]
-
-
-def silent(progress: StepProgress) -> None:
-    """Nobody listens."""
-
-
-class ProgressReporter:
-    """Keeps the progress of one step and hands it to `report` after each pass and each update."""
-
-    def __init__(self, report: Report, *, most: int = 0, enough: float = 0.0) -> None:
-        self._report = report
-        self._began_s = time.perf_counter()
-        self._progress = StepProgress(most=most, enough=enough)
-
-    def read(self, tokens: int) -> None:
-        """More tokens were read before the first update."""
-        now = self._progress
-        spent_s = time.perf_counter() - self._began_s
-        self._tell(replace(now, tokens=now.tokens + tokens, reading_s=spent_s))
-
-    def updated(self, updates: int, distance: float) -> None:
-        """This many updates were made and kept, and this share of the first distance is left."""
-        spent_s = time.perf_counter() - self._began_s - self._progress.reading_s
-        self._tell(replace(self._progress, updates=updates, distance=distance, updating_s=spent_s))
-
-    def _tell(self, progress: StepProgress) -> None:
-        self._progress = progress
-        self._report(progress)
 
 
 class LoraTrainer:
@@ -142,6 +123,7 @@ class LoraTrainer:
         if far:
             self._spoken = None
             left = max(most - walk.updates, most // MORE, 2)
+            self._heard.goes_on(walk.updates, most=left, enough=MISSED_LEFT)
             walk = walk.then(self._walked([*taught, *far], left, share, enough=MISSED_LEFT))
         self._optimizer.zero_grad(set_to_none=True)
         if walk.not_finite is not None:
