@@ -183,7 +183,7 @@ test-vllm: build/vllm/installed  ## the engine contract and the whole loop on a 
 	@REAL_VLLM=$(CURDIR)/build/vllm/bin/python VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=1 OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -q -rs -m "slow or not slow" -o timeout=1800 -k "vllm and not double" tests/contracts tests/flow/test_vllm_live.py
 
-# ONLY=gateway,local,larger,cold,changes,wish: some of the parts. PAIRS_S=20: seconds of pairs at each width. QUICK=1: a look.
+# ONLY=gateway,copy,local,larger,cold,changes,wish: some of the parts. PAIRS_S=20: seconds of pairs at each width. QUICK=1: a look.
 bench-vllm: build/vllm/installed  ## our server in front of a real vLLM against it alone, the local engine against it, versions that change (into build/vllm, once)
 	@REAL_VLLM=$(CURDIR)/build/vllm/bin/python $(BIN)/python -m benchmarks.vllm $(if $(ONLY),--only $(ONLY)) $(if $(PAIRS_S),--seconds $(PAIRS_S))
 
@@ -295,8 +295,9 @@ bench-screens: .venv/installed-screens  ## what views and clicks cost in a real 
 bench-agent-start: .venv/installed  ## how likely the small agent model makes the right attempt before reinforcement, by family (MODEL=FOLDER)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.agent_start $(if $(MODEL),--model $(MODEL))
 
+# PARTS="rates kills": only some of them.
 bench-agent-run: .venv/installed  ## a training run on tasks: share of it in which the engine decodes, against synchronously; staleness; kills
-	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.agent_run
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.agent_run $(if $(PARTS),--parts $(PARTS))
 
 bench-captures: .venv/installed  ## session, kind and next state of a real client's recorded requests (CAPTURES: their folder)
 	@$(BIN)/python -m benchmarks.captures

@@ -1,12 +1,15 @@
 """A whole training run on tasks: how much of it the engine decodes, how stale what is learned from is, and kills.
 
-Run with `python -m benchmarks.agent_run`. The bundled model solves word problems under the heading it uses least; each
-step of the environment takes `DELAY_S`. The same number of episodes is run asynchronously and synchronously, A B A B,
-each on a server of its own. In a last run the server and the run are killed at random instants and started again.
+python -m benchmarks.agent_run [--parts rates kills]
+
+The bundled model solves word problems under the heading it uses least; each step of the environment takes `DELAY_S`.
+`rates`: the same number of episodes is run asynchronously and synchronously, A B A B, each on a server of its own.
+`kills`: the server and the run are killed at random instants and started again.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import multiprocessing
 import os
@@ -14,6 +17,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 from random import Random
@@ -34,7 +38,8 @@ from openclaw_rl.store.db import Store
 RECIPE = Path(__file__).parent.parent / "recipes" / "agent.toml"
 DELAY_S = 0.2
 TASKS, GROUP, AT_ONCE = 16, 8, 16
-EPISODES, REPEATS, KILLED_EPISODES, KILLS = 256, 2, 128, 12
+EPISODES, REPEATS, KILLS = 256, 2, 12
+KILLED_EPISODES = 128 if is_quick() else 1024  # enough for all kills
 
 
 def a_training(endpoint: PolicyEndpoint, state_file: Path, plan: TrainingPlan) -> Training:
@@ -169,10 +174,12 @@ async def _until_killed(server: Server, state_file: Path, drawn: Random, done: C
             return False
 
 
-async def main() -> Figures:
-    """All of it."""
+async def main(parts: Sequence[str]) -> Figures:
+    """The parts that are named: `rates` and `kills`."""
     quick = is_quick()
     episodes, repeats, kills = (64, 1, 2) if quick else (EPISODES, REPEATS, KILLS)
+    if "rates" not in parts:
+        repeats = 0
     found: dict[str, list[Figures]] = {"asynchronous": [], "synchronous": []}
     with tempfile.TemporaryDirectory() as folder:
         for name in (*(f"{kind}{number}" for kind in found for number in range(repeats)), "killed"):
@@ -183,7 +190,7 @@ async def main() -> Figures:
                 home = Path(folder) / f"{name}{number}"
                 runs.append(await one_run(home, episodes=episodes, is_synchronous=is_synchronous))
                 progress(f"{name}: {runs[-1]}")
-        killed = await killed_run(Path(folder) / "killed", kills=kills)
+        killed = await killed_run(Path(folder) / "killed", kills=kills) if "kills" in parts else {}
         progress(f"killed: {killed}")
     return {
         "benchmark": "agent-run",
@@ -195,4 +202,6 @@ async def main() -> Figures:
 
 
 if __name__ == "__main__":
-    finish(asyncio.run(main()))
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--parts", nargs="*", default=["rates", "kills"])
+    finish(asyncio.run(main(options.parse_args().parts)))

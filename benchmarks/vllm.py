@@ -1,9 +1,10 @@
 """`make bench-vllm`: our server in front of a real vLLM against that vLLM alone, and the local engine against it.
 
-REAL_VLLM=PYTHON python -m benchmarks.vllm [--only gateway,local,larger,cold,changes,wish] [--seconds 20]
+REAL_VLLM=PYTHON python -m benchmarks.vllm [--only gateway,copy,local,larger,cold,changes,wish] [--seconds 20]
 
 Every comparison is of pairs A B, B A, ... in one run, on the same processes, as many as fit into `--seconds` for each
-width (QUICK=1: two). What is not compared just then is idle, or stopped altogether.
+width (QUICK=1: two). What is not compared just then is idle, or stopped altogether. `copy` puts a process that only
+copies bytes in the place of our server: on cores that vLLM fills, anything in front of it costs something.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from benchmarks.vllm_servers import (
     RANK,
     VERSIONS,
     Target,
+    copied,
     cpu_s,
     gateway,
     local_engine,
@@ -53,7 +55,7 @@ CHANGES = 20
 BETWEEN_S = 0.5
 SEEDS = 3
 OTHER = 1e-2  # nats: an answer of another version is further off than that at one token at least
-PARTS = ("gateway", "local", "larger", "cold", "changes", "wish")
+PARTS = ("gateway", "copy", "local", "larger", "cold", "changes", "wish")
 CONTEXT = 2048
 COLD = {"bundled": (6000, 12_288), "larger": (2000, 4096)}  # words of a prompt of 10,200 and 3,400 tokens; the context
 COLD_PAIRS = 3
@@ -94,6 +96,10 @@ async def measured(python: str, place: Path, parts: list[str], seconds: float) -
                 async with gateway(place / "gateway", model, vllm, "--no-learn") as ours:
                     note("first_token_extra_ms", await first_tokens(ours, vllm, seconds))
                     note("gateway_over_vllm", await compared(ours, vllm, count=COUNT, seconds=seconds))
+            if "copy" in parts:
+                async with copied(vllm) as copy:
+                    note("first_token_extra_ms_of_a_copy", await first_tokens(copy, vllm, seconds))
+                    note("copy_over_vllm", await compared(copy, vllm, count=COUNT, seconds=seconds))
             if "local" in parts:
                 async with local_engine(place / "local", model, threads=1, dtype="float32") as ours:
                     found = await compared(ours, vllm, count=COUNT, seconds=seconds / 2, is_apart=True)

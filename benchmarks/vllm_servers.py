@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -85,6 +86,21 @@ async def gateway(folder: Path, model: Path, vllm: Target, *options: str) -> Asy
     url = vllm.base_url.removesuffix("/v1")
     async with _served(folder, model, FROM_VLLM.format(url=url, key=vllm.key), *options) as target:
         yield target
+
+
+@asynccontextmanager
+async def copied(vllm: Target) -> AsyncIterator[Target]:
+    """That vLLM behind a process that only copies bytes."""
+    port = vllm.base_url.rpartition(":")[2].removesuffix("/v1")
+    command = (sys.executable, "-m", "benchmarks.vllm_copy", port)
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, start_new_session=True)
+    try:
+        assert process.stdout is not None
+        own = int(await process.stdout.readline())
+        yield Target(f"http://127.0.0.1:{own}/v1", vllm.key, vllm.model, process.pid)
+    finally:
+        process.terminate()
+        await process.wait()
 
 
 @asynccontextmanager
