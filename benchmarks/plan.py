@@ -29,6 +29,9 @@ SMALL = MadeModel(384, 6, 8192)
 HEADED = MadeModel(512, 10, 6000, is_tied=False)
 MIDDLE = MadeModel(640, 10, 16384)
 LARGE = MadeModel(1024, 9, 12288)
+DEEP = MadeModel(1024, 28, 32768)  # Qwen3-0.6B's layers with fewer heads
+BROAD = MadeModel(2048, 12, 32768)
+WORDY = MadeModel(1536, 20, 50_000, is_tied=False)
 CASES: tuple[tuple[MadeModel, Load], ...] = (
     (TINY, Load("float32", context=1024, users=4)),
     (SMALL, Load("float32", context=768, users=2)),
@@ -39,6 +42,12 @@ CASES: tuple[tuple[MadeModel, Load], ...] = (
     (MIDDLE, Load("bfloat16", "4bit", context=768, users=2)),
     (LARGE, Load("bfloat16", context=1024, users=2)),
     (LARGE, Load("bfloat16", "8bit", context=2048, users=2)),
+    (DEEP, Load("bfloat16", context=2048, users=4)),
+    (DEEP, Load("float32", context=1024, users=2, rank=8)),
+    (DEEP, Load("bfloat16", "8bit", context=1536, users=3)),
+    (BROAD, Load("bfloat16", context=4096, users=2, rank=32)),
+    (WORDY, Load("bfloat16", context=1024, users=8)),
+    (WORDY, Load("bfloat16", "4bit", context=768, users=2)),
 )
 
 
