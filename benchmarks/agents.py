@@ -62,7 +62,6 @@ SCORED = {Setting.TERMINAL, Setting.SOFTWARE}  # where tests run after each step
 # out of turns now fails, too.
 TURNS = {Setting.SOFTWARE: 4}
 EPISODES = 1600
-FEWER = {Setting.TERMINAL: 800}  # there most is learned by then
 AT_ONCE = 16
 PAGES_AT_ONCE = 4  # a page that does not load in time is a fault of the machine, and the attempt is made again
 Row = dict[str, Json]
@@ -190,7 +189,7 @@ def main() -> None:
     wanted = [(Setting(name), way, seed) for way in given.ways for seed in given.seeds for name in given.settings]
     rows: list[Row] = []
     for number, (setting, way, seed) in enumerate(wanted, 1):
-        episodes = given.episodes or FEWER.get(setting, EPISODES)
+        episodes = given.episodes or EPISODES
         counts = f"{episodes}x{given.times}"
         path = KEPT / f"{kept_key(model, setting, way, seed, counts=counts)}.json"
         if not path.is_file():

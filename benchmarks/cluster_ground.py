@@ -33,6 +33,8 @@ export PYTHONPATH={path} {pids_name}={pids} OMP_NUM_THREADS=1
 shift 2
 exec {python} -m benchmarks.cluster_server "$@"
 """
+# A step of few updates on few requests: with the defaults one takes 130 s beside clients that never pause on two cores,
+# and two of them are waited for after each kill.
 CONFIG = """
 [engine]
 kind = "vllm"
@@ -55,6 +57,10 @@ max_lag = 1000
 [trainer]
 rank = 4
 ranks = 2
+updates = 4
+[teach]
+other_requests = 4
+checks = 0
 [judge]
 votes = 1
 retry_s = 0.1

@@ -24,6 +24,7 @@ DRAW_COPIES = 4  # of each row's logits in the engine, in float32
 LORA_POINT = 5  # numbers a LoRA weight during a step: gradient, and weight, gradient and moments to go back to
 LORA_HELD = 3  # of each scope in the trainer's memory: weights and two moments
 UNIT = 256  # tokens of the cache's smallest block; blocks are powers of two
+KEPT_BY_MALLOC = 3  # on a CPU, of a pass's activations in the engine: measured 1.2 to 4, more after a long past
 # Of a process on a CPU without a model, and of one on a GPU: the former measured, the latter typical of such cards.
 LIBRARIES = {"engine": 450 << 20, "trainer": 600 << 20}
 CUDA_CONTEXT = 550 << 20
@@ -80,21 +81,22 @@ def policy(shape: ModelShape, settings: MemorySettings, *, name: str = "policy")
     """The engine: it answers, scores for the gate and, without a separate judge, judges."""
     numbers = settings.number
     block = block_of(min(settings.context, shape.context))
-    tokens = settings.users * block
-    rows = min(CHUNK, settings.users * settings.context)
+    held = block if settings.is_gpu else min(settings.context, shape.context)  # a CPU's pages exist once written
+    rows, times = min(CHUNK, settings.users * settings.context), 1 if settings.is_gpu else KEPT_BY_MALLOC
     items = [
-        *_weights(shape, settings, copies=_engine_copies(settings)),
+        *_weights(shape, settings, copies=1),  # on a CPU a second layout is kept where it was timed much faster
         _adapters(shape, settings),
         MemoryItem(
             "keys and values",
-            tokens * shape.kv_numbers * numbers,
-            f"{settings.users} users x {block} tokens (a block of the cache) x {shape.kv_numbers} numbers "
-            f"x {numbers} bytes",
+            settings.users * held * shape.kv_numbers * numbers,
+            f"{settings.users} users x {held} tokens{' (a block of the cache)' * settings.is_gpu} x {shape.kv_numbers} "
+            f"numbers x {numbers} bytes",
         ),
         MemoryItem(
             "activations",
-            rows * engine_width(shape) * numbers,
-            f"{rows} tokens in a pass x {engine_width(shape)} numbers alive in a layer x {numbers} bytes",
+            rows * engine_width(shape) * numbers * times,
+            f"{rows} tokens in a pass x {engine_width(shape)} numbers alive in a layer x {numbers} bytes"
+            f"{'' if settings.is_gpu else f' x {times} (what the C library keeps)'}",
         ),
         *_piece_mask(shape, settings),
         MemoryItem(
@@ -232,11 +234,6 @@ def _weights(
         f"(linear {whole} + head {head}{tied}){copied} + embedding {shape.embedding} + norms {shape.small}, "
         f"x {numbers} bytes",
     )
-
-
-def _engine_copies(settings: MemorySettings) -> int:
-    """On a CPU float32 weights have two layouts, for few rows and for more, unless one was timed fastest for both."""
-    return _trainer_copies(settings)
 
 
 def _trainer_copies(settings: MemorySettings) -> int:
