@@ -180,7 +180,7 @@ def main() -> None:
     options.add_argument("--settings", nargs="*", default=["terminal"] if is_quick() else [*folders.WRITTEN])
     options.add_argument("--ways", nargs="*", default=["steps"] if is_quick() else [*COMPARED])
     options.add_argument("--seeds", type=int, nargs="*", default=[0] if is_quick() else [0, 1, 2])
-    options.add_argument("--episodes", type=int, default=200 if is_quick() else None, help="Instead of the usual ones.")
+    options.add_argument("--episodes", type=int, default=200 if is_quick() else EPISODES)
     options.add_argument("--times", type=int, default=2, help="Attempts at each unseen task.")
     options.add_argument("--model", type=Path, default=None, help="A model folder; the shipped agent model by default.")
     given = options.parse_args()
@@ -189,12 +189,11 @@ def main() -> None:
     wanted = [(Setting(name), way, seed) for way in given.ways for seed in given.seeds for name in given.settings]
     rows: list[Row] = []
     for number, (setting, way, seed) in enumerate(wanted, 1):
-        episodes = given.episodes or EPISODES
-        counts = f"{episodes}x{given.times}"
+        counts = f"{given.episodes}x{given.times}"
         path = KEPT / f"{kept_key(model, setting, way, seed, counts=counts)}.json"
         if not path.is_file():
             progress(f"[{number}/{len(wanted)}] {setting.value}, {way}, seed {seed}")
-            row = asyncio.run(one(setting, way, seed, model=model, episodes=episodes, times=given.times))
+            row = asyncio.run(one(setting, way, seed, model=model, episodes=given.episodes, times=given.times))
             path.write_text(json.dumps(row, indent=1) + "\n", "utf-8")
         row = json.loads(path.read_text("utf-8"))
         progress(

@@ -1,10 +1,35 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+
+@pytest.mark.parametrize(("parameters", "is_returned"), [(600_000_000, True), (2_000_000, False)])
+def test_a_large_models_blocks_go_back_when_they_are_freed(parameters: int, is_returned: bool) -> None:
+    """Otherwise glibc keeps a block that lies below a small one."""
+    if not Path("/lib/x86_64-linux-gnu/libc.so.6").exists() or sys.platform != "linux":
+        pytest.skip("needs glibc")
+    script = (
+        "import ctypes\n"
+        "from openclaw_rl.core.memory import map_large\n"
+        "def anonymous():\n"
+        "    lines = open('/proc/self/status').read().splitlines()\n"
+        "    return next(int(line.split()[1]) for line in lines if line.startswith('RssAnon'))\n"
+        f"assert map_large({parameters}) is {is_returned}\n"
+        "libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p; libc.free.argtypes = [ctypes.c_void_p]\n"
+        "first = libc.malloc(30 << 20); libc.free(first)\n"  # glibc takes it as a sign that such blocks come and go
+        "block = libc.malloc(20 << 20); ctypes.memset(ctypes.c_void_p(block), 1, 20 << 20)\n"
+        "above = [libc.malloc(1000) for _ in range(100)]\n"
+        "before = anonymous(); libc.free(block); print(before - anonymous())"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environment)
+    assert (int(done.stdout) > 15_000) is is_returned  # of 20,480 KiB
 
 
 def test_what_was_freed_goes_back_to_the_system() -> None:

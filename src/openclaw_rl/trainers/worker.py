@@ -23,7 +23,7 @@ from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import StepProgress, StepReport
 from openclaw_rl.core.disk import FREE_SPACE, FULL
 from openclaw_rl.core.logs import set_up_logging
-from openclaw_rl.core.memory import give_back
+from openclaw_rl.core.memory import give_back, map_large
 from openclaw_rl.errors import OpenClawRLError, TrainerError
 from openclaw_rl.trainers.frames import (
     PLACE,
@@ -180,6 +180,7 @@ def _serve(calls: queue.Queue[object], answers: _Answers) -> None:
         threading.Thread(target=_watch, args=(loans, answers), daemon=True).start()
     gc.collect()
     give_back()
+    map_large(trainer.model.parameters)
     if first.resume is not None:
         trainer.restore(first.resume)
     held: tuple[Path | None, Path | None] = (first.resume, None)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from openclaw_rl.core import pipe
 from openclaw_rl.core.adapter import is_full
 from openclaw_rl.core.logs import set_up_logging
-from openclaw_rl.core.memory import give_back
+from openclaw_rl.core.memory import give_back, map_large
 from openclaw_rl.core.sampling import Grammar
 from openclaw_rl.engines.local.wire import (
     AskStats,
@@ -83,6 +83,7 @@ def _open(start: Start, out: BinaryIO) -> Core | None:
         core = open_core(start.settings, is_apart=True)
         gc.collect()
         give_back()
+        map_large(core.served.parameters)
     except (ModelError, ConfigError) as error:
         pipe.write(out, StartFailure(error.problem, error.fix, isinstance(error, ModelError)))
         return None
