@@ -38,6 +38,7 @@ from openclaw_rl.store.db import Store
 RECIPE = Path(__file__).parent.parent / "recipes" / "agent.toml"
 DELAY_S = 0.2
 TASKS, GROUP, AT_ONCE = 16, 8, 16
+PARTS = ("rates", "kills")
 EPISODES, REPEATS, KILLS = 256, 2, 12
 KILLED_EPISODES = 128 if is_quick() else 1024  # enough for all kills
 
@@ -178,8 +179,8 @@ async def main(parts: Sequence[str]) -> Figures:
     """The parts that are named: `rates` and `kills`."""
     quick = is_quick()
     episodes, repeats, kills = (64, 1, 2) if quick else (EPISODES, REPEATS, KILLS)
-    if "rates" not in parts:
-        repeats = 0
+    repeats = repeats if "rates" in parts else 0
+    killed: Figures = {}
     found: dict[str, list[Figures]] = {"asynchronous": [], "synchronous": []}
     with tempfile.TemporaryDirectory() as folder:
         for name in (*(f"{kind}{number}" for kind in found for number in range(repeats)), "killed"):
@@ -190,8 +191,9 @@ async def main(parts: Sequence[str]) -> Figures:
                 home = Path(folder) / f"{name}{number}"
                 runs.append(await one_run(home, episodes=episodes, is_synchronous=is_synchronous))
                 progress(f"{name}: {runs[-1]}")
-        killed = await killed_run(Path(folder) / "killed", kills=kills) if "kills" in parts else {}
-        progress(f"killed: {killed}")
+        if "kills" in parts:
+            killed = await killed_run(Path(folder) / "killed", kills=kills)
+            progress(f"killed: {killed}")
     return {
         "benchmark": "agent-run",
         **found,
@@ -203,5 +205,5 @@ async def main(parts: Sequence[str]) -> Figures:
 
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--parts", nargs="*", default=["rates", "kills"])
+    options.add_argument("--parts", nargs="*", choices=PARTS, default=[*PARTS])
     finish(asyncio.run(main(options.parse_args().parts)))

@@ -17,12 +17,15 @@ class _To(asyncio.Protocol):
         self.peer = peer
         self.waiting: list[bytes] = []
         self.transport: asyncio.Transport | None = None
+        self.has_ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Writes what came before there was a connection."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         transport.writelines(self.waiting)
+        if self.has_ended:
+            transport.close()
 
     def data_received(self, data: bytes) -> None:
         """Copies."""
@@ -37,8 +40,10 @@ class _To(asyncio.Protocol):
             self.transport.write(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Ends the other side, too."""
-        if self.peer is not None and self.peer.transport is not None:
+        """Ends the other side, too, or as soon as it is connected."""
+        assert self.peer is not None
+        self.peer.has_ended = True
+        if self.peer.transport is not None:
             self.peer.transport.close()
 
 

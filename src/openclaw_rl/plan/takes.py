@@ -24,7 +24,7 @@ DRAW_COPIES = 4  # of each row's logits in the engine, in float32
 LORA_POINT = 5  # numbers a LoRA weight during a step: gradient, and weight, gradient and moments to go back to
 LORA_HELD = 3  # of each scope in the trainer's memory: weights and two moments
 UNIT = 256  # tokens of the cache's smallest block; blocks are powers of two
-KEPT_BY_MALLOC = 3  # on a CPU, of a pass's activations in the engine: measured 1.2 to 4, more after a long past
+KEPT_BY_MALLOC = 3  # times a pass's activations that the engine keeps on a CPU: measured 1 to 4, most after a long past
 # Of a process on a CPU without a model, and of one on a GPU: the former measured, the latter typical of such cards.
 LIBRARIES = {"engine": 450 << 20, "trainer": 600 << 20}
 CUDA_CONTEXT = 550 << 20
@@ -80,8 +80,8 @@ class MemorySettings:
 def policy(shape: ModelShape, settings: MemorySettings, *, name: str = "policy") -> ProcessMemory:
     """The engine: it answers, scores for the gate and, without a separate judge, judges."""
     numbers = settings.number
-    block = block_of(min(settings.context, shape.context))
-    held = block if settings.is_gpu else min(settings.context, shape.context)  # a CPU's pages exist once written
+    context = min(settings.context, shape.context)
+    held = block_of(context) if settings.is_gpu else context  # on a CPU a page is there once it is written
     rows, times = min(CHUNK, settings.users * settings.context), 1 if settings.is_gpu else KEPT_BY_MALLOC
     items = [
         *_weights(shape, settings, copies=1),  # on a CPU a second layout is kept where it was timed much faster

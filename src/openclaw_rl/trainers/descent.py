@@ -27,8 +27,8 @@ LEARNED = 1e-4  # nats a token from the teacher: nothing is left to learn
 NEAR = 0.06  # share of the first distance: a step also ends there if `FEW` updates together leave more than `SLOW`
 FEW, SLOW = 5, 0.75  # of the distance; after one slow update quick ones may follow
 SETTLED = 0.1  # the smallest factor of a rate that falls with the updates: new tasks are still learned
-Report = Callable[[StepProgress], None]
 LEAST, MOST = 1e-4, 67.0  # of the first rate: a smaller one gains nothing, a larger one is not tried
+Report = Callable[[StepProgress], None]
 
 
 def silent(progress: StepProgress) -> None:
