@@ -176,8 +176,8 @@ build/kernels/installed: .venv/installed
 	@build/kernels/bin/python -m pip install $(QUIET_PIP) --no-deps "triton>=3.6,<4" "numpy<2.4" >&2
 	@touch $@
 
-test-kernels: build/kernels/installed  ## the engine's kernel for GPUs, run by Triton's interpreter on a CPU (about 700 MB into build/kernels, once)
-	@TRITON_INTERPRET=1 OMP_NUM_THREADS=1 PYTHONPATH=src build/kernels/bin/python -m pytest -q -rs -W ignore::DeprecationWarning tests/engines/local/test_ragged.py
+test-kernels: build/kernels/installed  ## the kernels for GPUs, run by Triton's interpreter on a CPU (about 700 MB into build/kernels, once)
+	@TRITON_INTERPRET=1 OMP_NUM_THREADS=1 PYTHONPATH=src build/kernels/bin/python -m pytest -q -rs -W ignore::DeprecationWarning tests/engines/local/test_ragged.py tests/weights/test_codes_kernel.py
 
 test-vllm: build/vllm/installed  ## the engine contract and the whole loop on a real vLLM (about 3.5 GB into build/vllm, once)
 	@REAL_VLLM=$(CURDIR)/build/vllm/bin/python VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=1 OMP_NUM_THREADS=1 \

@@ -19,7 +19,7 @@ from openclaw_rl.core.version import BASE
 from openclaw_rl.engines.settings import EngineKind, EngineSettings
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.trainers.linear import LowBitsMatmul
-from openclaw_rl.weights.forms import LowBitsLinear, code_library, in_low_bits, joined, lower
+from openclaw_rl.weights.forms import CodePlace, LowBitsLinear, code_library, in_low_bits, joined, lower
 from openclaw_rl.weights.shared import count_of
 
 # The largest gap of a token in nats: what the number format of the products leaves, whatever the weights are held in.
@@ -70,6 +70,19 @@ def test_linears_computed_as_one_have_the_codes_of_each(bits: int) -> None:
     apart = torch.cat([in_low_bits(part, bits).plain(torch.float32) for part in parts])
     assert_close(whole.plain(torch.float32), apart, rtol=0, atol=0)
     assert_close(whole.rows(6, 9).plain(torch.float32), apart[6:9], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_codes_side_by_side_are_the_same_and_one_without_a_copy(bits: int) -> None:
+    torch.manual_seed(0)
+    parts = [in_low_bits(torch.randn(size, 64), bits) for size in (6, 3, 5)]
+    place = CodePlace(14 * 64, 14, bits, torch.device("cpu"))
+    moved = [place.moved(part) for part in parts]
+    whole = joined(moved)
+    assert whole.codes.data_ptr() == moved[0].codes.data_ptr() and whole.scales.data_ptr() == moved[0].scales.data_ptr()
+    for part, there in zip(parts, moved, strict=True):
+        assert_close(there.plain(torch.float32), part.plain(torch.float32), rtol=0, atol=0)
+    assert_close(whole.plain(torch.float32), joined(parts).plain(torch.float32), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("bits", [8, 4])

@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import logging
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -22,8 +23,11 @@ BITS = {"8bit": 8, "4bit": 4}
 BLOCK = 64  # numbers that share a scale, at 4 bits
 CHOOSERS = {"gate", "router", "shared_expert_gate"}  # layers that choose experts: a few important rows
 PACKED_ROWS = 16  # below this many rows torch's product with 8-bit codes is faster in bfloat16 on a CPU
+KERNEL_ROWS = 64  # up to this many rows the kernel for GPUs reads codes as it multiplies; with more, that gains little
 ROWS_HINT = 16  # the layout is made for this many rows; the same from 2 rows up
 DTYPES = (torch.float32, torch.bfloat16)
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,10 @@ class LowBitsWeight:
         if self.bits == 8 and rows.dtype == torch.bfloat16 and not rows.is_cuda and len(rows) <= PACKED_ROWS:
             out: Tensor = torch._weight_int8pack_mm(rows, self.codes, self._row_scales(rows.dtype))
             return out if bias is None else out.add_(bias)
+        if self.bits == 8 and rows.is_cuda and len(rows) <= KERNEL_ROWS:
+            kernel = _codes_kernel(rows.device, rows.dtype)
+            if kernel is not None:
+                return kernel(rows, self.codes, self.scales, bias)
         return functional.linear(rows, self.plain(rows.dtype), bias)
 
     def rows(self, start: int, stop: int) -> LowBitsWeight:
@@ -77,6 +85,22 @@ class LowBitsWeight:
 
     def _row_scales(self, dtype: torch.dtype) -> Tensor:
         return (self.scales / 127).to(dtype)
+
+
+@cache
+def _codes_kernel(device: torch.device, dtype: torch.dtype) -> Callable[..., Tensor] | None:
+    """The kernel of few rows and 8-bit codes on this GPU; None where it cannot be compiled or computes wrongly."""
+    try:
+        from openclaw_rl.weights import codes_kernel
+
+        codes_kernel.check(device, dtype, KERNEL_ROWS)
+    except Exception as error:  # Triton's compiler, and the C compiler that it calls, raise errors of many kinds
+        log.warning(
+            "8-bit weights are read without a kernel of our own, and slower: %s: %s", type(error).__name__, error
+        )
+        return None
+    else:
+        return codes_kernel.times
 
 
 class LowBitsLinear(nn.Module):
@@ -146,11 +170,45 @@ def lower(model: nn.Module, head: nn.Module | None, weights: str, *, dtype: torc
     bits = BITS.get(weights)
     if bits is None:
         return
-    for path, module in list(model.named_modules()):
-        if type(module) is nn.Linear and is_lowered(path, module.in_features) and module is not head:
-            bias = None if module.bias is None else module.bias.detach().to(device, dtype)
-            low = in_low_bits(module.weight.detach().to(device, dtype), bits)
-            model.set_submodule(path, LowBitsLinear(low, bias))
+    chosen = {
+        path: module
+        for path, module in model.named_modules()
+        if type(module) is nn.Linear and is_lowered(path, module.in_features) and module is not head
+    }
+    numbers = sum(module.weight.numel() for module in chosen.values())
+    rows = sum(module.out_features for module in chosen.values())
+    place = CodePlace(numbers, rows, bits, device) if device.type == "cuda" else None
+    for path, module in chosen.items():
+        bias = None if module.bias is None else module.bias.detach().to(device, dtype)
+        low = in_low_bits(module.weight.detach().to(device, dtype), bits)
+        model.set_submodule(path, LowBitsLinear(low if place is None else place.moved(low), bias))
+
+
+class CodePlace:
+    """Memory for the codes and scales of a whole model, side by side in the order of its layers.
+
+    On a GPU each layer's codes would be cut from the memory of the weights that they were made of, and keep the rest
+    of it from being freed: half a gigabyte and more at 4 billion weights. It also makes `joined` a view.
+    """
+
+    def __init__(self, numbers: int, rows: int, bits: int, device: torch.device) -> None:
+        kind, scales = (torch.int8, rows) if bits == 8 else (torch.uint8, numbers // BLOCK)
+        self._codes = torch.empty(numbers * bits // 8, dtype=kind, device=device)
+        self._scales = torch.empty(scales, dtype=torch.float32, device=device)
+        self._at = [0, 0]  # of codes, of scales
+
+    def moved(self, low: LowBitsWeight) -> LowBitsWeight:
+        """The weight in the next part of this memory."""
+        codes, scales = (
+            self._next(index, whole, own)
+            for index, (whole, own) in enumerate(((self._codes, low.codes), (self._scales, low.scales)))
+        )
+        return replace(low, codes=codes, scales=scales)
+
+    def _next(self, index: int, whole: Tensor, own: Tensor) -> Tensor:
+        start = self._at[index]
+        self._at[index] += own.numel()
+        return whole[start : self._at[index]].view_as(own).copy_(own)
 
 
 def is_lowered(path: str, inputs: int) -> bool:
