@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from openclaw_rl.core.version import PolicyVersion
 
 
@@ -36,9 +38,8 @@ class Span:
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
-class SampledToken:
-    """One sampled token.
+class SampledToken(msgspec.Struct, frozen=True, gc=False):
+    """One sampled token; made for each, so it is of the kind that is made fastest.
 
     `logp_sampled` is that of the distribution it was drawn from (temperature and cuts applied), `logp` that of the
     model at temperature 1; both nats. `top` are the likeliest (id, logp) at temperature 1 if they were asked for.

@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 from tokenizers import Encoding, Tokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 
@@ -142,6 +143,7 @@ class TokenBytes:
         self.drops_first_space = self._is_sentence_piece and bool(kinds & {"Strip", "Metaspace"})
         self._alphabet = _byte_alphabet()
         self._known: dict[int, bytes] = {}
+        self._as_json: dict[int, tuple[bytes, bytes]] = {}
         self.texts: dict[int, str] = {}  # of ids seen so far that are whole characters
         self._silent: dict[frozenset[str], frozenset[int]] = {}
 
@@ -150,6 +152,15 @@ class TokenBytes:
         found = self._known.get(token)
         if found is None:
             found = self._known[token] = self._look_up(token)
+        return found
+
+    def as_json(self, token: int) -> tuple[bytes, bytes]:
+        """This id's text and its list of bytes, as JSON."""
+        found = self._as_json.get(token)
+        if found is None:
+            held = self(token)
+            text = msgspec.json.encode(held.decode("utf-8", "replace"))
+            found = self._as_json[token] = text, msgspec.json.encode(list(held))
         return found
 
     def silent(self, marks: frozenset[str]) -> frozenset[int]:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from openclaw_rl.core.completion import Completion, Finish, SampledToken, Span, SpanKind, completion_of
 from openclaw_rl.core.message import Json, Message, TextPart
 from openclaw_rl.core.version import PolicyVersion
@@ -24,6 +26,7 @@ PLACEHOLDERS = "x-openclaw-rl-placeholders"
 _OTHERS = re.compile(r"[^A-Za-z0-9_.\-]+")
 _MOST_CHARS = 64  # of a name; clients choose them
 _MOST_NAMES = 32
+_encode = msgspec.json.Encoder().encode
 LEAST_LOGP = -9999.0  # JSON has no minus infinity
 
 
@@ -221,6 +224,26 @@ def token_entries(sampled: Sequence[SampledToken], table: TokenBytes) -> list[Js
         for item in sampled
         if item.finish is None or item.token not in table.special
     ]
+
+
+def entries_json(sampled: Sequence[SampledToken], table: TokenBytes) -> bytes:
+    """`token_entries` as JSON, without the list's brackets: made for each token of a stream."""
+    return b",".join(
+        [
+            b'{%b,"top_logprobs":[%b]}'
+            % (
+                _entry_json(item.token, item.logp, table),
+                b",".join([b"{%b}" % _entry_json(token, logp, table) for token, logp in item.top]) if item.top else b"",
+            )
+            for item in sampled
+            if item.finish is None or item.token not in table.special
+        ]
+    )
+
+
+def _entry_json(token: int, logp: float, table: TokenBytes) -> bytes:
+    text, held = table.as_json(token)
+    return b'"token":%b,"logprob":%b,"bytes":%b' % (text, _encode(max(logp, LEAST_LOGP)), held)
 
 
 def _entry(token: int, logp: float, table: TokenBytes) -> dict[str, Json]:

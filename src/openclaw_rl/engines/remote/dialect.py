@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.engines.remote.http import ServerHttp
@@ -15,8 +17,7 @@ from openclaw_rl.engines.settings import RemoteSettings
 Top = tuple[tuple[int, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """Tokens that arrived together: ids, log-probabilities at temperature 1 in nats, and the likeliest at each place.
 
     `finish` is set on the last piece. `cached` counts the prompt's ids that the server had read before, if reported.

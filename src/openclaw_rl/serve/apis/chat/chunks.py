@@ -10,7 +10,7 @@ from openclaw_rl.core.completion import SampledToken
 from openclaw_rl.core.message import Json
 from openclaw_rl.render.encoding import TokenBytes
 from openclaw_rl.render.parsers import CallDelta, ReasoningDelta, ReplyDelta, TextDelta
-from openclaw_rl.serve.answers import token_entries
+from openclaw_rl.serve.answers import entries_json
 from openclaw_rl.serve.generate import Generation
 from openclaw_rl.serve.stream import DONE
 
@@ -41,15 +41,18 @@ class ChatChunks:
     def event(self, index: int, deltas: Sequence[ReplyDelta], sampled: Sequence[SampledToken]) -> bytes:
         """What one token added; empty if it added nothing that is sent."""
         if self._table is not None:
-            entries = token_entries(sampled, self._table)
+            entries = entries_json(sampled, self._table)
             if not entries and not deltas:
                 return b""
-            tail = b',"logprobs":%b,"finish_reason":null}]%b}\n\n' % (
-                _encode({"content": entries, "refusal": None}) if entries else b"null",
-                self._usage,
-            )
-            first, *others = _bodies(deltas) or [{}]
-            return self._start(index) + _encode(first) + tail + self._grown(index, others)
+            if len(deltas) == 1 and isinstance(deltas[0], TextDelta):
+                first, others = b'{"content":%b}' % _encode(deltas[0].text), b""
+            else:
+                body, *more = _bodies(deltas) or [{}]
+                first, others = _encode(body), self._grown(index, more)
+            held = b'{"content":[%b],"refusal":null}' % entries if entries else b"null"
+            return b'%b%b,"logprobs":%b,"finish_reason":null}]%b}\n\n%b' % (
+                self._start(index), first, held, self._usage, others,
+            )  # fmt: skip
         if len(deltas) == 1 and isinstance(deltas[0], TextDelta):
             return b'%b{"content":%b}%b' % (self._start(index), _encode(deltas[0].text), self._tail)
         return self._grown(index, _bodies(deltas)) if deltas else b""
