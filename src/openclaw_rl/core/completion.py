@@ -38,7 +38,7 @@ class Span:
 
 
 class SampledToken(NamedTuple):
-    """One sampled token. A tuple, since one is made for each token: making a frozen dataclass takes three times as long.
+    """One sampled token. A tuple: one is made for each token, and a frozen dataclass takes three times as long.
 
     `logp_sampled` is that of the distribution it was drawn from (temperature and cuts applied), `logp` that of the
     model at temperature 1; both nats. `top` are the likeliest (id, logp) at temperature 1 if they were asked for.
