@@ -49,6 +49,17 @@ def test_replies_to_other_requests_are_read_behind_their_own_prompts() -> None:
     assert found.each_before == (3 + 4) + (2 + 3)
 
 
+@pytest.mark.parametrize("reads_all", [False, True])
+def test_demonstrations_that_only_check_a_step_are_read_once(*, reads_all: bool) -> None:
+    check = OtherRequestReply(
+        (8, 8), HintPrompt("h", (8, 9, 8)), SampledReply((7, 7), (-1.0,) * 2, BASE), is_check=True
+    )
+    alone = work_of([sample("a")], reads_all=reads_all)
+    found = work_of([replace(sample("a"), elsewhere=(check,))], reads_all=reads_all)
+    assert (found.read, found.read_before) == (alone.read + 4, alone.read_before + 0 + 1 + 2 + 3)  # 8 8 7 7
+    assert (found.each, found.each_before) == (alone.each, alone.each_before)
+
+
 def test_as_many_updates_are_reckoned_with_as_steps_made() -> None:
     costs = Costs(limit_s=600.0, updates=40)
     work = costs.work_of([replace(long("a", 1000), response=(7,) * 60, logp=(-1.0,) * 60, mask=(True,) * 60)])

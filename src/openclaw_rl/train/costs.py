@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openclaw_rl.core.adapter import StepReport
-from openclaw_rl.core.sample import HintPrompt, Sample
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample
 
 Ids = tuple[int, ...]
 BACKWARD = 3.0  # times what reading costs: an update reads forwards and backwards
@@ -202,8 +202,9 @@ def work_of(samples: Sequence[Sample], *, reads_all: bool) -> StepWork:
     """What a step over these samples computes; what they share counts once.
 
     The base model reads everything with the hints and without them, the policy reads the prompts, and each update
-    reads the replies, or with `reads_all` their prompts too.
+    reads the replies, or with `reads_all` their prompts too. Demonstrations that only check the step are read once.
     """
+    checks = [_packed(other.prompt + other.reply.tokens) for sample in samples for other in _checks(sample)]
     plain: list[bytes] = []
     hinted: list[bytes] = []
     prompts: list[bytes] = []
@@ -216,10 +217,10 @@ def work_of(samples: Sequence[Sample], *, reads_all: bool) -> StepWork:
             hinted += [_packed(hint.tokens) + packed for hint in hints]
             said += len(reply)
             before += _sum_of(len(prompt), len(prompt) + len(reply))
-    base, policy, whole = distinct([*plain, *hinted]), distinct(prompts), distinct(plain)
-    if reads_all:
-        return StepWork(base[0], base[1], whole[0], whole[1])
-    return StepWork(base[0] + policy[0], base[1] + policy[1], said, before)
+    base, whole = distinct([*plain, *hinted]), distinct(plain)
+    policy = distinct(checks if reads_all else [*prompts, *checks])
+    each, each_before = whole if reads_all else (said, before)
+    return StepWork(base[0] + policy[0], base[1] + policy[1], each, each_before)
 
 
 def distinct(sequences: Iterable[bytes]) -> tuple[int, int]:
@@ -242,8 +243,14 @@ def _packed(ids: Sequence[int]) -> bytes:
 def _parts(sample: Sample) -> list[tuple[Ids, tuple[HintPrompt, ...], list[Ids]]]:
     """The prompts that a step over the sample reads, each with its hints and the replies to it."""
     beside = [reply.tokens for reply in (sample.own, *sample.shown) if reply is not None]
-    elsewhere = [(other.prompt, (other.hint,), [other.reply.tokens]) for other in sample.elsewhere]
+    elsewhere = [
+        (other.prompt, (other.hint,), [other.reply.tokens]) for other in sample.elsewhere if not other.is_check
+    ]
     return [(sample.prompt, sample.hints, [sample.response, *beside]), *elsewhere]
+
+
+def _checks(sample: Sample) -> list[OtherRequestReply]:
+    return [other for other in sample.elsewhere if other.is_check]
 
 
 def _sum_of(first: int, last: int) -> int:
