@@ -164,7 +164,7 @@ def test_on_one_gpu_the_trainer_reads_the_engines_weights(four_billion: Path) ->
     own = 2 * (shape.linear + shape.embedding + shape.small)
     assert weights[0] == [own, 0] and weights[1] == [own, own]
     assert weights[2][1] > 0  # what processes share on a CPU counts for each
-    saved = one.devices[0].taken + int(1.06 * own) - sum(device.taken for device in two.devices)
+    saved = one.devices[0].taken + own - sum(device.taken for device in two.devices)
     assert abs(saved) <= 2  # bytes, of rounding
 
 
@@ -190,7 +190,7 @@ def test_roles_go_where_most_is_left(four_billion: Path) -> None:
 
 def test_what_does_not_fit_says_what_would_help(four_billion: Path) -> None:
     shape = read_shape(four_billion)
-    asked = PlanQuestion(shape, MemorySettings(is_gpu=True, users=2, context=8192), 1, 20 * GIB)
+    asked = PlanQuestion(shape, MemorySettings(is_gpu=True, users=2, context=8192), 1, 20 * GIB + GIB // 2)
     found = placed(asked)
     assert not found.fits
     shorter = ["a cont"] * 3
