@@ -74,15 +74,22 @@ def times(rows: Tensor, codes: Tensor, scales: Tensor, bias: Tensor | None) -> T
 
 
 def check(device: torch.device, dtype: torch.dtype, most_rows: int) -> None:
-    """Raises RuntimeError if the kernel computes something else on this device than torch does."""
+    """Raises RuntimeError if the kernel computes something else on this device than torch does.
+
+    It is compiled here for each number of rows, with a bias and without, so that no step waits for that.
+    """
     own = torch.Generator(device).manual_seed(0)
-    codes = torch.randint(-127, 128, (200, 320), generator=own, device=device, dtype=torch.int8)
-    scales = torch.rand(200, generator=own, device=device) + 0.1
+    codes = torch.randint(-127, 128, (256, 320), generator=own, device=device, dtype=torch.int8)
+    scales = torch.rand(256, generator=own, device=device) + 0.1
     plain = codes.to(dtype) * (scales / 127).to(dtype)[:, None]
-    bias = torch.randn(200, generator=own, device=device).to(dtype)
-    for count in sorted({1, LEAST_ROWS + 1, most_rows}):
+    bias = torch.randn(256, generator=own, device=device).to(dtype)
+    count = LEAST_ROWS
+    while count <= most_rows:
         rows = torch.randn(count, 320, generator=own, device=device).to(dtype)
-        want = rows.double() @ plain.double().t() + bias.double()
-        off_by = float((times(rows, codes, scales, bias).double() - want).norm() / want.norm())
-        if not off_by < (1e-4 if dtype == torch.float32 else 2e-2):
-            raise RuntimeError(f"a product with 8-bit codes is off by {off_by:.2g} for {count} rows")
+        want = rows.double() @ plain.double().t()
+        for added in (None, bias):
+            off = times(rows, codes, scales, added).double() - want - (0 if added is None else added.double())
+            off_by = float(off.norm() / want.norm())
+            if not off_by < (1e-4 if dtype == torch.float32 else 2e-2):
+                raise RuntimeError(f"a product with 8-bit codes is off by {off_by:.2g} for {count} rows")
+        count *= 2
