@@ -11,7 +11,7 @@ from trainer_models import Recorder, policy_logp, settings_of
 from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
 from openclaw_rl.core.version import BASE
-from openclaw_rl.trainers.lessons import checks, lessons
+from openclaw_rl.trainers.lessons import check_lessons, lessons
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import MethodSettings
 
@@ -29,7 +29,7 @@ def corrected(recorder: Recorder, *, sure: float) -> Sample:
 
 
 def check_of(sample: Sample) -> Sample:
-    (held,) = checks([sample], MethodSettings())
+    (held,) = check_lessons([sample], MethodSettings())
     return held.sample
 
 
@@ -37,7 +37,7 @@ def test_a_check_is_no_lesson_of_its_own(recorder: Recorder) -> None:
     sample = corrected(recorder, sure=0.0)
     assert [one.sample.response for one in lessons([sample], MethodSettings())] == [(10, 11, 12, 13), (20, 21, 22)]
     assert check_of(sample).prompt == (4, 5) and check_of(sample).response == SAID
-    assert checks([sample], MethodSettings(w_taught=0.0)) == []
+    assert check_lessons([sample], MethodSettings(w_taught=0.0)) == []
 
 
 def test_a_step_learns_from_a_check_that_it_would_answer_otherwise(trainer_model: Path, recorder: Recorder) -> None:

@@ -101,7 +101,7 @@ def parts(sample: Sample) -> list[Sample]:
     return [served, *own, *shown, *others]
 
 
-def checks(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
+def check_lessons(samples: Sequence[Sample], method: MethodSettings) -> list[Lesson]:
     """A lesson for each demonstration that is only learned from if the others do not suffice for it."""
     found: list[Lesson] = []
     for sample in samples if method.w_taught else ():

@@ -34,7 +34,7 @@ from openclaw_rl.trainers.descent import (
     walked,
 )
 from openclaw_rl.trainers.full import FullModel, load_teacher, open_full
-from openclaw_rl.trainers.lessons import Lesson, TermWeights, checks, counts, lessons, shares
+from openclaw_rl.trainers.lessons import Lesson, TermWeights, check_lessons, counts, lessons, shares
 from openclaw_rl.trainers.model import CausalModel, Speaker, learning_rate, load
 from openclaw_rl.trainers.objective import LossSums, Objective, Targets, anchored
 from openclaw_rl.trainers.ranks import ALONE, Ranks, clip, is_divided, like, on_first, use_device
@@ -118,7 +118,7 @@ class LoraTrainer:
         share = GENTLER**gentleness
         walk = self._walked(taught, most, share)
         may_go_on = most > 1 and walk.not_finite is None and walk.updates
-        held = checks(usable, self._method) if may_go_on else []
+        held = check_lessons(usable, self._method) if may_go_on else []
         far = missed(self.model, held, self._settings, self._ranks) if held else []
         if far:
             self._spoken = None
