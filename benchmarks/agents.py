@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.common import Figures, conditions, finish, is_quick, progress
+from benchmarks.common import Figures, conditions, end_servers_on_term, finish, is_quick, progress
 from benchmarks.transfer import product_digest
 from openclaw_rl.agents.endpoint import PolicyEndpoint
 from openclaw_rl.agents.entries import local_envs
@@ -176,6 +176,7 @@ def kept_key(model: Path, setting: Setting, way: str, seed: int, *, counts: str)
 
 def main() -> None:
     """Runs what is asked for and is not there yet."""
+    end_servers_on_term()
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--settings", nargs="*", default=["terminal"] if is_quick() else [*folders.WRITTEN])
     options.add_argument("--ways", nargs="*", default=["steps"] if is_quick() else [*COMPARED])

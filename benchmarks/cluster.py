@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.cluster_ground import Ground, Program, engine_on, ranks_under, started
-from benchmarks.common import Figures, conditions, finish, is_quick, progress
+from benchmarks.common import Figures, conditions, end_servers_on_term, finish, is_quick, progress
 from benchmarks.kill_clients import CLIENTS, Target, Told, lost, talk, trained_twice
 from openclaw_rl.core.prompt import Prompt, Segment
 from openclaw_rl.core.sampling import Sampling
@@ -42,6 +42,7 @@ PAIRS = 2 if is_quick() else 6
 
 def main() -> None:
     """Measures, and prints the figures."""
+    end_servers_on_term()
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="kills,speed")
     parser.add_argument("--kinds", default=",".join(KINDS), help="what is killed, in turn")

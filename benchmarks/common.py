@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import signal
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,6 +17,11 @@ VOCAB = 4096
 def is_quick() -> bool:
     """Whether QUICK=1 asks for a look instead of a full run."""
     return os.environ.get("QUICK") == "1"
+
+
+def end_servers_on_term() -> None:
+    """From here on SIGTERM ends this program as Ctrl-C does, so that the servers that it started end with it."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def progress(text: str) -> None:

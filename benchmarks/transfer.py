@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from benchmarks.common import finish, is_quick, progress
+from benchmarks.common import end_servers_on_term, finish, is_quick, progress
 from benchmarks.transfer_figures import figures
 from benchmarks.transfer_users import BUNDLED, MODELS, Visitor, users_of
 from openclaw_rl.evals.client import Client, served_model
@@ -212,6 +212,7 @@ def runs(models: list[str], users: list[str], seeds: list[int], settings: RunSet
 
 def main() -> None:
     """Runs what is asked for and is not there yet."""
+    end_servers_on_term()
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--models", nargs="*", default=[BUNDLED, "kitchen"] if is_quick() else list(MODELS))
     options.add_argument("--users", nargs="*", default=[], help="Only users of these names; all by default.")

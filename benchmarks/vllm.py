@@ -21,7 +21,7 @@ from statistics import median
 
 import aiohttp
 
-from benchmarks.common import Figures, conditions, finish, is_quick, progress
+from benchmarks.common import Figures, conditions, end_servers_on_term, finish, is_quick, progress
 from benchmarks.recompute import logp_gaps, make_adapter
 from benchmarks.swap import Record, serve
 from benchmarks.vllm_servers import (
@@ -63,6 +63,7 @@ COLD_PAIRS = 3
 
 def main() -> None:
     """Measures, and prints the figures."""
+    end_servers_on_term()
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--seconds", type=float, default=20.0, help="for each width of a comparison")
