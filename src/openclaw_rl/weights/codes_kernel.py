@@ -11,8 +11,9 @@ from torch import Tensor
 
 LEAST_ROWS = 16  # of a product of the tensor cores
 WIDE = 32  # outputs of a program
-DEEP = 512  # inputs that it reads at once
+DEEP = 256  # inputs that it reads at once, or fewer
 WARPS, STAGES = 4, 3
+STAGE_BYTES = 28 << 10  # of shared memory that it reads at once: consumer cards have 99 KiB for all stages
 
 
 # rows [count, into] by their stride; codes [outputs, into]; scales [outputs], the largest weight of each;
@@ -52,6 +53,10 @@ def times(rows: Tensor, codes: Tensor, scales: Tensor, bias: Tensor | None) -> T
     count, into = rows.shape
     outputs = len(codes)
     out = torch.empty(count, outputs, dtype=rows.dtype, device=rows.device)
+    room = max(LEAST_ROWS, triton.next_power_of_2(count))
+    deep = DEEP
+    while deep * (WIDE + room * rows.itemsize) > STAGE_BYTES:
+        deep //= 2
     rows = rows if rows.stride(1) == 1 else rows.contiguous()
     _product[(triton.cdiv(outputs, WIDE),)](
         rows,
@@ -64,9 +69,9 @@ def times(rows: Tensor, codes: Tensor, scales: Tensor, bias: Tensor | None) -> T
         outputs,
         rows.stride(0),
         has_bias=bias is not None,
-        room=max(LEAST_ROWS, triton.next_power_of_2(count)),
+        room=room,
         wide=WIDE,
-        deep=DEEP,
+        deep=deep,
         num_warps=WARPS,
         num_stages=STAGES,
     )
