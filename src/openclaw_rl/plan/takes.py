@@ -295,4 +295,5 @@ def _with_device(items: list[MemoryItem], settings: MemorySettings, part: str) -
     else:
         total, slack = sum(item.size for item in items), CUDA_SLACK[part]
         yield MemoryItem(PROCESS, CUDA_PROCESS, f"a process of the {part} without a model, CUDA's context: measured")
-        yield MemoryItem("allocator", int(slack * total), f"{slack:.0%} of the above: measured")
+        if slack:
+            yield MemoryItem("allocator", int(slack * total), f"{slack:.0%} of all but the process: measured")

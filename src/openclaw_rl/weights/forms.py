@@ -188,27 +188,19 @@ class CodePlace:
     """Memory for the codes and scales of a whole model, side by side in the order of its layers.
 
     On a GPU each layer's codes would be cut from the memory of the weights that they were made of, and keep the rest
-    of it from being freed: half a gigabyte and more at 4 billion weights. It also makes `joined` a view.
+    of it from being freed. It also makes `joined` a view.
     """
 
     def __init__(self, numbers: int, rows: int, bits: int, device: torch.device) -> None:
         kind, scales = (torch.int8, rows) if bits == 8 else (torch.uint8, numbers // BLOCK)
         self._codes = torch.empty(numbers * bits // 8, dtype=kind, device=device)
         self._scales = torch.empty(scales, dtype=torch.float32, device=device)
-        self._at = [0, 0]  # of codes, of scales
 
     def moved(self, low: LowBitsWeight) -> LowBitsWeight:
         """The weight in the next part of this memory."""
-        codes, scales = (
-            self._next(index, whole, own)
-            for index, (whole, own) in enumerate(((self._codes, low.codes), (self._scales, low.scales)))
-        )
-        return replace(low, codes=codes, scales=scales)
-
-    def _next(self, index: int, whole: Tensor, own: Tensor) -> Tensor:
-        start = self._at[index]
-        self._at[index] += own.numel()
-        return whole[start : self._at[index]].view_as(own).copy_(own)
+        codes, self._codes = self._codes[: low.codes.numel()], self._codes[low.codes.numel() :]
+        scales, self._scales = self._scales[: len(low.scales)], self._scales[len(low.scales) :]
+        return replace(low, codes=codes.view_as(low.codes).copy_(low.codes), scales=scales.copy_(low.scales))
 
 
 def is_lowered(path: str, inputs: int) -> bool:
