@@ -69,7 +69,8 @@ def agent(
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
     start: Annotated[Path | None, typer.Option(help="An agent model to continue from, with fewer steps.")] = None,
     lesson: Annotated[
-        str, typer.Option(help="What is taught after --start: more (of all), counting, or choices on pages.")
+        str,
+        typer.Option(help="What is taught after --start: more (of all), counting, choices on pages, or copying."),
     ] = "more",
 ) -> None:
     """Build the small agent model from demonstrations that are often wrong; an interrupted build continues."""

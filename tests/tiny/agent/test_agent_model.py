@@ -94,7 +94,7 @@ def test_each_lesson_is_a_recipe_of_its_own_and_an_unknown_one_is_refused(tmp_pa
         assert made["recipe"] == asdict(replace(recipe, schedule=replace(recipe.schedule, steps=0)))
     started = ["agent", "--folder", str(tmp_path / "x"), "--start", str(make.shipped())]
     for given, problem in (
-        ([*started, "--lesson", "singing"], "is not one of: more, choices, counting"),
+        ([*started, "--lesson", "singing"], "is not one of: more, choices, counting, copying"),
         ([*started[:3], "--lesson", "counting"], "name its folder with --start"),
     ):
         ran = CliRunner().invoke(app, given)
@@ -104,16 +104,43 @@ def test_each_lesson_is_a_recipe_of_its_own_and_an_unknown_one_is_refused(tmp_pa
 
 
 def test_what_counting_shows_is_right_and_in_the_tokens_of_a_click(template: ChatTemplate) -> None:
-    pieces = demos.counting_sample(Random(3)).pieces
-    for (asked, is_asked), (move, is_move) in zip(pieces[:-1:2], pieces[1:-1:2], strict=True):
-        wanted, now = (int(found) for found in re.findall(r"-?\d+", asked))
-        assert move == ('"+' if wanted > now else '"-' if wanted < now else '"OK') + "\n\n"
-        assert (is_asked, is_move) == (False, True)
+    has_gone_on = []
+    for seed in range(10):
+        pieces = demos.counting_sample(Random(seed)).pieces
+        asked_once, wanted = 0, 0
+        for (asked, is_asked), (move, is_move) in zip(pieces[:-1:2], pieces[1:-1:2], strict=True):
+            *told, now = (int(found) for found in re.findall(r"-?\d+", asked))
+            asked_once += bool(told)
+            wanted = told[0] if told else wanted
+            assert move == ('"+' if wanted > now else '"-' if wanted < now else '"OK') + "\n\n"
+            assert (is_asked, is_move) == (False, True)
+        has_gone_on.append(asked_once < len(pieces) // 2)
+    assert {*has_gone_on} == {True, False}
     only = dict.fromkeys(demos.DEMONSTRATED[Setting.SCREEN], 0.0) | {"counter": 1.0}
     made = demos.exercise(Setting.SCREEN, Random(0), weights=only)
     assert made.family == "counter"
     said = "".join(piece for piece, _ in rendered(template, demos.dialogue(made, made.attempts[0])).pieces)
     assert {*template.encode(said)} & {template.encode(move)[0] for move in ('"+\n', '"-\n')}
+
+
+def test_what_copying_asks_for_is_the_line_of_the_named_function(template: ChatTemplate) -> None:
+    for seed in range(10):
+        (source, _), *pieces, _ = demos.copying_sample(Random(seed)).pieces
+        bodies = {
+            found[1]: re.sub(r"[*\[\].]", ".", found[2])
+            for found in re.finditer(r"def (\w+)\(.*\):\n    return (.+)", source)
+        }
+        named: list[str] = []
+        for text, is_learned in pieces:
+            if is_learned:
+                assert text == f"{bodies[named.pop(0)]}|"
+            elif text.strip() and "sed" not in text:
+                assert named == []
+                named = re.findall(r"(?:^|Mend |and )(\w+)(?= and | in )", text)
+                assert len(named) == 2
+    line = "a % b|"
+    command = template.encode(f"sed -i 's|{line}a + b|' x.py")
+    assert " ".join(map(str, template.encode(line))) in " ".join(map(str, command))
 
 
 def test_what_ships_is_small_and_says_how_it_was_made() -> None:

@@ -97,13 +97,34 @@ def code_sample(rng: Random) -> CorpusSample:
 
 
 def counting_sample(rng: Random) -> CorpusSample:
-    """Whether a number must rise, fall or stay, many times: the moves of a counter's page, each in one token."""
-    pieces = []
-    for _ in range(rng.randint(12, 24)):
-        name, start, by = rng.choice(pages.POOL), rng.randint(0, 11), rng.randint(-3, 3)
-        move = "+" if by > 0 else "-" if by < 0 else "OK"
-        pieces.append((f"Set {name} to {start + by} and press OK.\n{name}: {start}\n", False))
-        pieces.append((f'"{move}\n\n', True))
+    """Whether a number must rise, fall or stay, many times: the moves of a counter's page, each in one token.
+
+    In half of the samples other numbers follow a press, until one is as wanted. So nothing can be told from how often
+    was pressed.
+    """
+    pieces, goes_on, shown = [], rng.random() < 0.5, 0
+    while shown < 20:
+        name, wanted, by = rng.choice(pages.POOL), rng.randint(0, 12), rng.randint(-3, 3)
+        asked = f"Set {name} to {wanted} and press OK.\n"
+        while True:
+            move = "+" if by > 0 else "-" if by < 0 else "OK"
+            pieces += [(f"{asked}{name}: {wanted - by}\n", False), (f'"{move}\n\n', True)]
+            asked, shown = "", shown + 1
+            if by == 0 or not goes_on:
+                break
+            by = rng.randint(-3, 3)
+    return CorpusSample((*pieces, ("<|endoftext|>", True)))
+
+
+def copying_sample(rng: Random) -> CorpusSample:
+    """Which line belongs to which function, many times: the beginnings of repairs, without what is put in."""
+    source, requests = repairs.looked_up(rng)
+    pieces = [(source, False)]
+    for asked, lines in requests:
+        pieces.append((asked, False))
+        for line in lines:
+            pieces += [("\nsed -i 's|", False), (f"{line}|", True)]
+        pieces.append(("\n", False))
     return CorpusSample((*pieces, ("<|endoftext|>", True)))
 
 

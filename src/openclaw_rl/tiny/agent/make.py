@@ -49,6 +49,7 @@ class AgentRecipe:
     code_share: float = 0.0  # share of samples that are correct code instead of a demonstration
     tokenizer_texts: int = 3000  # samples that the tokenizer is trained on
     counting_share: float = 0.0  # share of samples that count instead of a demonstration
+    copying_share: float = 0.0  # share of samples that copy lines instead of a demonstration
     families: Mapping[str, float] = field(default_factory=dict)  # weights within a setting; 1 for those not named
     skill: float | None = None  # how often demonstrations are right; None: as often as `SKILL` says
 
@@ -81,7 +82,18 @@ COUNTING = replace(
     code_share=0.02,
     counting_share=0.7,
 )
-CONTINUED = {"more": MORE, "choices": CHOICES, "counting": COUNTING}  # recipes that continue from a model, by name
+# In a module with two faults, which line belongs to which function; and when the counter's number is as wanted. Half of
+# the samples are demonstrations that are right as often as usual, so nothing has to follow.
+COPYING = replace(
+    MORE,
+    schedule=replace(MORE.schedule, steps=300),
+    shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 2.0, Setting.SCREEN: 2.0},
+    counting_share=0.2,
+    copying_share=0.25,
+    families={"counter": 2.0},
+)
+# Recipes that continue from a model, by name.
+CONTINUED = {"more": MORE, "choices": CHOICES, "counting": COUNTING, "copying": COPYING}
 SHORT = AgentRecipe(  # takes seconds: shows that the recipe runs, but teaches nothing
     TinyShape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16),
     Schedule(steps=3, easy_share=0.3, step_tokens=512, shifted=0.0, grain=64, warmup=1, checkpoint_every=2),
@@ -164,6 +176,8 @@ def _drawn(template: ChatTemplate, rng: Random, recipe: AgentRecipe) -> CorpusSa
         return demos.code_sample(rng)
     if kind < recipe.code_share + recipe.counting_share:
         return demos.counting_sample(rng)
+    if kind < recipe.code_share + recipe.counting_share + recipe.copying_share:
+        return demos.copying_sample(rng)
     return demos.sample(template, rng, recipe.shares, families=recipe.families, skill=recipe.skill)
 
 

@@ -137,10 +137,32 @@ def lesson(rng: Random) -> str:
     return "\n\n".join(fault.text(fault.right) for fault in faults)
 
 
+def looked_up(rng: Random) -> tuple[str, list[tuple[str, list[str]]]]:
+    """A module of wrong functions, and requests to mend two of them, each with the two lines to replace.
+
+    The lines are as in a repair's command. It is only to be found which line belongs to which function; each is asked
+    for once, or it could be copied from the answer before.
+    """
+    faults: dict[str, Fault] = {}
+    pairs = rng.randint(1, 3)
+    while len(faults) < 2 * pairs:
+        fault = rng.choice(_ALL)(rng)
+        faults.setdefault(fault.name, fault)
+    order, file = rng.sample([*faults.values()], len(faults)), f"{words(rng, 1)[0]}.py"
+    source = "\n\n".join(fault.text(fault.bug) for fault in order)
+    drawn = rng.sample(order, len(order))
+    both = [[drawn[place], drawn[place + 1]] for place in range(0, len(drawn), 2)]
+    return source, [(_asked(rng, pair, file), [_pattern(fault.bug) for fault in pair]) for pair in both]
+
+
+def _pattern(old: str) -> str:
+    """A text as a pattern for sed: characters that are special there become dots."""
+    return "".join("." if letter in "*[]." else letter for letter in old)
+
+
 def _sed(flag: str, old: str, new: str, file: str) -> str:
-    """The command that replaces a text which occurs once. Its characters that are special in patterns become dots."""
-    plain = "".join("." if letter in "*[]." else letter for letter in old)
-    return f"sed{flag} 's|{plain}|{new}|' {file}"
+    """The command that replaces a text which occurs once."""
+    return f"sed{flag} 's|{_pattern(old)}|{new}|' {file}"
 
 
 def _operator(rng: Random) -> Fault:
