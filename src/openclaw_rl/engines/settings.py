@@ -24,7 +24,7 @@ class RemoteSettings:
     """Servers of vLLM or SGLang: reached at `urls`, or started here."""
 
     # Nobody outside can judge these: they are shown on request.
-    ADVANCED: ClassVar[frozenset[str]] = frozenset({"check_s", "silent_s", "start_s"})
+    ADVANCED: ClassVar[frozenset[str]] = frozenset({"check_s", "gather_ms", "silent_s", "start_s"})
 
     urls: tuple[str, ...] = ()
     """Where servers of the model are, one for each replica, such as `["http://127.0.0.1:8000"]`. If empty, they are
@@ -46,6 +46,9 @@ class RemoteSettings:
     silent_s: float = 600.0
     """How long a server may send nothing in the middle of an answer, or before one, in seconds. Then the answer
     continues at another server, or at this one once it answers again."""
+    gather_ms: float = 50.0
+    """How long vLLM may hold sampled tokens back to send several at once, in milliseconds. The first and the last
+    ones are sent immediately. With 0 each is, which takes more CPU time of vLLM and of this server."""
 
     def __post_init__(self) -> None:
         if self.replicas < 1:
@@ -53,6 +56,8 @@ class RemoteSettings:
         for name, value in (("start_s", self.start_s), ("check_s", self.check_s), ("silent_s", self.silent_s)):
             if value <= 0:
                 raise ConfigError(f"engine.remote.{name} is {value}", fix="it is above 0")
+        if self.gather_ms < 0:
+            raise ConfigError(f"engine.remote.gather_ms is {self.gather_ms}", fix="it is at least 0")
         for url in self.urls:
             if not url.startswith(("http://", "https://")):
                 raise ConfigError(f"engine.remote.urls holds {url!r}", fix="write http:// or https:// in front")

@@ -28,7 +28,7 @@ KNOWN = {
     "model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "logprobs", "return_token_ids",
     "return_tokens_as_token_ids", "skip_special_tokens", "ignore_eos", "stop_token_ids", "stream", "cache_salt",
     "prompt_logprobs", "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias",
-    "structured_outputs", "stream_options",
+    "structured_outputs", "stream_options", "stream_interval",
 }  # fmt: skip
 KNOWN_TOKENS = {"model", "token_ids", "sampling_params", "stream", "stream_options", "cache_salt"}
 DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
@@ -47,6 +47,7 @@ class ModelServer:
     is_raw: bool = True  # whether log-probabilities are the model's own, before temperature and cuts
     gives_ids: bool = True
     takes_tokens: bool = True  # by a route that takes only ids
+    gathers: bool = True  # sends several tokens together if asked to
     is_full: bool = False  # accepts no more requests now
     model: str = "/models/weights"  # its name of the served model
     breaks_after: int | None = None  # tokens of the next answer, after which the connection is closed
@@ -126,6 +127,8 @@ def vllm_app(server: ModelServer) -> web.Application:
         body = await request.json()
         if not server.takes_tokens:
             return web.json_response(vllm_error("Restart with --enable-scale-out to enable them.", 403), status=403)
+        if "stream_interval" in body["sampling_params"] and not server.gathers:
+            return web.json_response(vllm_error("Unexpected keyword argument 'stream_interval'", 400), status=400)
         if not body.get("stream"):
             return web.json_response({"choices": [{"index": 0, "token_ids": [1], "finish_reason": "length"}]})
         unknown = set(body) - KNOWN_TOKENS
@@ -200,18 +203,13 @@ async def _vllm_stream(
     answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await answer.prepare(request)
     try:
+        held: list[SampledToken] = []
+        is_first = True
         async for token in server.tokens(body["prompt"], sampling, version):
-            logp = server.logp(token, sampling)
-            # as the real one does: the sampled token is first among the likeliest
-            likely = {token.token: logp, **dict(token.top)}
-            choice = {
-                "index": 0,
-                "token_ids": [token.token] if server.gives_ids else None,
-                "logprobs": _by_ids(logp, likely) if by_ids else _by_names(logp, likely),
-                "finish_reason": None if token.finish is None else str(token.finish),
-                **({} if by_ids else {"text": "x"}),
-            }
-            await send_event(answer, {"choices": [choice]})
+            held.append(token)
+            if is_first or token.finish is not None or len(held) >= body.get("stream_interval", 1):
+                await send_event(answer, {"choices": [_choice(server, held, sampling, by_ids=by_ids)]})
+                held, is_first = [], False
         if body.get("stream_options") == {"include_usage": True}:
             usage = {"prompt_tokens": len(body["prompt"]), "prompt_tokens_details": {"cached_tokens": server.cached}}
             await send_event(answer, {"choices": [], "usage": usage})
@@ -225,14 +223,35 @@ async def _vllm_stream(
     return answer
 
 
-def _by_ids(logp: float, likely: dict[int, float]) -> dict[str, Any]:
-    top = [{"token_id": one, "logprob": value, "rank": 1} for one, value in likely.items()]
-    return {"content": [{"token_id": next(iter(likely)), "logprob": logp, "rank": 1, "top_logprobs": top}]}
+def _choice(server: ModelServer, held: list[SampledToken], sampling: Sampling, *, by_ids: bool) -> dict[str, Any]:
+    """The tokens of one event. As the real one does, the sampled token is first among the likeliest."""
+    likely = [{token.token: server.logp(token, sampling), **dict(token.top)} for token in held]
+    finish = held[-1].finish
+    return {
+        "index": 0,
+        "token_ids": [token.token for token in held] if server.gives_ids else None,
+        "logprobs": _by_ids(likely) if by_ids else _by_names(likely),
+        "finish_reason": None if finish is None else str(finish),
+        **({} if by_ids else {"text": "x"}),
+    }
 
 
-def _by_names(logp: float, likely: dict[int, float]) -> dict[str, Any]:
-    top = {f"token_id:{one}": value for one, value in likely.items()}
-    return {"token_logprobs": [logp], "tokens": [next(iter(top))], "top_logprobs": [top]}
+def _by_ids(likely: list[dict[int, float]]) -> dict[str, Any]:
+    def entry(row: dict[int, float]) -> dict[str, Any]:
+        top = [{"token_id": one, "logprob": value, "rank": 1} for one, value in row.items()]
+        return {**top[0], "top_logprobs": top}
+
+    return {"content": [entry(row) for row in likely]}
+
+
+def _by_names(likely: list[dict[int, float]]) -> dict[str, Any]:
+    top = [{f"token_id:{one}": value for one, value in row.items()} for row in likely]
+    names = [next(iter(row)) for row in top]
+    return {
+        "token_logprobs": [row[name] for row, name in zip(top, names, strict=True)],
+        "tokens": names,
+        "top_logprobs": top,
+    }
 
 
 async def _vllm_scores(server: ModelServer, body: dict[str, Any], version: PolicyVersion) -> web.Response:

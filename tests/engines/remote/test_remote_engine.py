@@ -19,7 +19,7 @@ from openclaw_rl.engines.remote.dialect import Dialect
 from openclaw_rl.engines.remote.http import ServerHttp
 from openclaw_rl.engines.remote.model import described
 from openclaw_rl.engines.remote.replica import Replica
-from openclaw_rl.engines.remote.vllm import Vllm
+from openclaw_rl.engines.remote.vllm import MOST_TOGETHER, Pace, Vllm
 from openclaw_rl.engines.settings import EngineKind, RemoteSettings
 from openclaw_rl.errors import AdapterError, EngineError, RequestError
 from openclaw_rl.testing.folders import an_adapter
@@ -147,6 +147,39 @@ async def test_a_seed_is_sent_only_where_one_is_wanted() -> None:
         assert "seed" not in server.asked[-1]
         await said(engine, Sampling(2, seed=11))
         assert server.asked[-1]["seed"] == 11
+
+
+def test_a_server_may_hold_back_what_it_samples_in_the_time_allowed() -> None:
+    pace = Pace(0.05)
+    assert pace.tokens == 1  # nothing is known
+    pace.note(3, 0.003)  # too few to tell
+    assert pace.tokens == 1
+    pace.note(100, 1.0)
+    assert pace.tokens == 5
+    pace.note(100, 3.0)  # two requests, 20 ms a token in the mean
+    assert pace.tokens == 2
+    for tokens, seconds, together in ((9, 9.0, 1), (10_000, 0.1, MOST_TOGETHER)):
+        for _ in range(20):
+            pace.note(tokens, seconds)
+        assert pace.tokens == together
+    never = Pace(0.0)
+    never.note(100, 0.01)
+    assert never.tokens == 1
+
+
+@pytest.mark.parametrize(
+    ("gather_ms", "can", "asked"), [(1000.0, True, [1, 16]), (0.0, True, [1, 1]), (1000.0, False, [None, None])]
+)
+async def test_tokens_are_gathered_where_the_server_can_and_are_the_same(
+    gather_ms: float, can: bool, asked: list[int | None]
+) -> None:
+    server = a_server(gathers=can)
+    async with engine_on(server, gather_ms=gather_ms) as engine:
+        answers = [await said(engine, Sampling(30, top_logprobs=2)) for _ in range(2)]
+    assert [body.get("stream_interval") for body in server.asked[-2:]] == asked
+    assert [token.token for token in answers[0]] == list(range(42, 72))
+    for one, other in zip(*answers, strict=True):
+        assert (one.token, one.logp, one.top, one.finish) == (other.token, other.logp, other.top, other.finish)
 
 
 async def test_answers_one_after_another_share_a_connection_and_what_the_server_had_read_is_counted() -> None:

@@ -12,7 +12,7 @@ import hashlib
 import logging
 import random
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -90,7 +90,7 @@ class RemoteEngine:
         ConfigError, ModelError or EngineError.
         """
         remote, adapters = settings.remote, dict[PolicyVersion, Adapter]()
-        dialect = _dialect(settings.kind)
+        dialect = _dialect(settings)
         if remote.urls:
             https = [ServerHttp(url, remote.api_key, silent_s=remote.silent_s) for url in remote.urls]
             replicas = [Replica(dialect(), http, remote, adapters) for http in https]
@@ -380,12 +380,12 @@ async def _started(replica: Replica, model: Path, tokens: tuple[int, ...], rank:
     await check_server(replica, model, tokens, rank=rank)
 
 
-def _dialect(kind: EngineKind) -> type[Dialect]:
-    if kind is EngineKind.VLLM:
-        return Vllm
-    if kind is EngineKind.SGLANG:
+def _dialect(settings: EngineSettings) -> Callable[[], Dialect]:
+    if settings.kind is EngineKind.VLLM:
+        return partial(Vllm, settings.remote.gather_ms / 1000)
+    if settings.kind is EngineKind.SGLANG:
         return Sglang
-    raise ConfigError(f"engine.kind {kind} is not a server", fix="use vllm or sglang")
+    raise ConfigError(f"engine.kind {settings.kind} is not a server", fix="use vllm or sglang")
 
 
 def _full(problem: str) -> RequestError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -19,6 +20,8 @@ from openclaw_rl.errors import EngineError
 MOST_TOP = 64  # the most top tokens at a place that anything here requests
 COMPLETIONS = "/v1/completions"
 TOKENS = "/inference/v1/generate"  # ids only: the server makes no text of them, which is a fifth of its work
+MOST_TOGETHER = 16  # tokens in one event
+FEWEST_NOTED = 8  # tokens after a request's first ones, or they say little of the pace
 ADAPTERS_AT_ONCE = 4  # in one batch: memory on the device is reserved for each
 ENVIRONMENT = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
@@ -67,14 +70,41 @@ class _Chunk(msgspec.Struct):
 CHUNK = msgspec.json.Decoder(_Chunk)
 
 
+class Pace:
+    """How many tokens a server may send together, so that it holds none back longer than `gather_s` seconds.
+
+    It is computed from how fast the server sampled for the requests before: a running mean of seconds a token.
+    """
+
+    def __init__(self, gather_s: float) -> None:
+        self._gather_s = gather_s
+        self._token_s = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """At least 1, also as long as nothing is known, and at most `MOST_TOGETHER`."""
+        return max(1, min(MOST_TOGETHER, int(self._gather_s / self._token_s))) if self._token_s else 1
+
+    def note(self, tokens: int, seconds: float) -> None:
+        """These tokens of one request took so long."""
+        if tokens >= FEWEST_NOTED:
+            found = seconds / tokens
+            self._token_s = (self._token_s + found) / 2 if self._token_s else found
+
+
 class Vllm:
-    """The dialect; it keeps the server's name of the base model, and the route by which it samples."""
+    """The dialect; it keeps the server's name of the base model, the route by which it samples, and its pace.
+
+    Tokens may be held back for `gather_s` seconds at most, to be sent together. The first and the last ones never are.
+    """
 
     name = "vllm"
 
-    def __init__(self) -> None:
+    def __init__(self, gather_s: float = 0.0) -> None:
         self._base = ""
         self._route = COMPLETIONS
+        self._gathers = False
+        self._pace = Pace(gather_s)
 
     def command(self, launch: Launch) -> tuple[list[str], dict[str, str]]:
         """The command that starts a server."""
@@ -100,7 +130,8 @@ class Vllm:
             raise EngineError(f"{http.url} is not a vLLM server", fix="name one, or set engine.kind to what it is")
         await http.get("/health")  # refused if the engine behind the server is dead
         self._base = str(base["id"])
-        self._route = TOKENS if await _has_tokens(http, self._base) else COMPLETIONS
+        self._gathers = await _has_tokens(http, self._base, {"stream_interval": 1})
+        self._route = TOKENS if self._gathers or await _has_tokens(http, self._base, {}) else COMPLETIONS
         version = release.get("version") if isinstance(release, dict) else ""
         # one less: when all ids of a prompt are scored, the server also samples one token
         return ServerFacts(str(base.get("root") or base["id"]), int(str(base["max_model_len"])) - 1, str(version))
@@ -125,19 +156,27 @@ class Vllm:
         await http.post("/v1/unload_lora_adapter", {"lora_name": name})
 
     async def generate(self, http: ServerHttp, ask: RemoteRequest) -> AsyncGenerator[Piece, None]:
-        """Sampled tokens, one chunk for each step of the server; the last says how much of the prompt was cached."""
-        most = ask.sampling.top_logprobs
-        async for data in http.events(self._route, self._body(ask)):
-            chunk = CHUNK.decode(data)
-            if chunk.error is not None:
-                raise http.refusal(int(chunk.error.get("code") or 500), str(chunk.error.get("message")))
-            for choice in chunk.choices:
-                finish = _finish(choice.finish_reason)
-                if choice.token_ids or finish is not None:
-                    logp, top = _read(choice.logprobs or _Logprobs(), most)
-                    yield Piece(choice.token_ids or (), logp, top, finish)
-            if chunk.usage is not None and chunk.usage.prompt_tokens_details is not None:
-                yield Piece(cached=chunk.usage.prompt_tokens_details.cached_tokens or 0)
+        """Sampled tokens, those of one or more steps in a piece; the last says how much of the prompt was cached."""
+        most, first_s, later = ask.sampling.top_logprobs, 0.0, 0
+        try:
+            async for data in http.events(self._route, self._body(ask)):
+                chunk = CHUNK.decode(data)
+                if chunk.error is not None:
+                    raise http.refusal(int(chunk.error.get("code") or 500), str(chunk.error.get("message")))
+                for choice in chunk.choices:
+                    finish = _finish(choice.finish_reason)
+                    if choice.token_ids or finish is not None:
+                        said = choice.token_ids or ()
+                        later += len(said) if first_s else 0
+                        last_s = time.perf_counter()
+                        first_s = first_s or last_s
+                        logp, top = _read(choice.logprobs or _Logprobs(), most)
+                        yield Piece(said, logp, top, finish)
+                if chunk.usage is not None and chunk.usage.prompt_tokens_details is not None:
+                    yield Piece(cached=chunk.usage.prompt_tokens_details.cached_tokens or 0)
+        finally:
+            if later:
+                self._pace.note(later, last_s - first_s)
 
     async def score(
         self, http: ServerHttp, tokens: tuple[int, ...], *, start: int, adapter: str, top_k: int
@@ -172,16 +211,17 @@ class Vllm:
         body |= {"cache_salt": ask.salt} if ask.salt else {}
         params = _params(ask.sampling, ask.seed)
         if self._route == TOKENS:
-            return body | {"token_ids": list(ask.tokens), "sampling_params": {**params, "detokenize": False}}
+            params |= {"detokenize": False} | ({"stream_interval": self._pace.tokens} if self._gathers else {})
+            return body | {"token_ids": list(ask.tokens), "sampling_params": params}
         return (
             body | params | {"prompt": list(ask.tokens), "return_token_ids": True, "return_tokens_as_token_ids": True}
         )
 
 
-async def _has_tokens(http: ServerHttp, base: str) -> bool:
-    """Whether it has the route that samples ids only, tried with one token."""
+async def _has_tokens(http: ServerHttp, base: str, params: dict[str, Json]) -> bool:
+    """Whether it has the route that samples ids only and knows these parameters, tried with one token."""
     try:
-        await http.post(TOKENS, {"model": base, "token_ids": [0], "sampling_params": {"max_tokens": 1}})
+        await http.post(TOKENS, {"model": base, "token_ids": [0], "sampling_params": {"max_tokens": 1, **params}})
     except ServerRefusal as problem:
         if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise
