@@ -1,10 +1,11 @@
 """`make bench-vllm`: our server in front of a real vLLM against that vLLM alone, and the local engine against it.
 
-REAL_VLLM=PYTHON python -m benchmarks.vllm [--only gateway,copy,local,larger,cold,changes,wish] [--seconds 20]
+REAL_VLLM=PYTHON python -m benchmarks.vllm [--only gateway,single,copy,local,larger,cold,changes,wish] [--seconds 20]
 
 Every comparison is of pairs A B, B A, ... in one run, on the same processes, as many as fit into `--seconds` for each
-width (QUICK=1: two). What is not compared just then is idle, or stopped altogether. `copy` puts a process that only
-copies bytes in the place of our server: on cores that vLLM fills, anything in front of it costs something.
+width (QUICK=1: two). What is not compared just then is idle, or stopped altogether. `single` is our server when vLLM
+sends it each token by itself (`engine.remote.gather_ms = 0`), as it does alone. `copy` puts a process that only copies
+bytes in the place of our server: on cores that vLLM fills, anything in front of it costs something.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ CHANGES = 20
 BETWEEN_S = 0.5
 SEEDS = 3
 OTHER = 1e-2  # nats: an answer of another version is further off than that at one token at least
-PARTS = ("gateway", "copy", "local", "larger", "cold", "changes", "wish")
+PARTS = ("gateway", "single", "copy", "local", "larger", "cold", "changes", "wish")
 CONTEXT = 2048
 COLD = {"bundled": (6000, 12_288), "larger": (2000, 4096)}  # words of a prompt of 10,200 and 3,400 tokens; the context
 COLD_PAIRS = 3
@@ -97,6 +98,9 @@ async def measured(python: str, place: Path, parts: list[str], seconds: float) -
                 async with gateway(place / "gateway", model, vllm, "--no-learn") as ours:
                     note("first_token_extra_ms", await first_tokens(ours, vllm, seconds))
                     note("gateway_over_vllm", await compared(ours, vllm, count=COUNT, seconds=seconds))
+            if "single" in parts:
+                async with gateway(place / "single", model, vllm, "--no-learn", more="gather_ms = 0") as ours:
+                    note("single_over_vllm", await compared(ours, vllm, count=COUNT, seconds=seconds))
             if "copy" in parts:
                 async with copied(vllm) as copy:
                     note("first_token_extra_ms_of_a_copy", await first_tokens(copy, vllm, seconds))
@@ -192,7 +196,7 @@ async def compared(
     figures: Figures = {}
     async with client() as http:
 
-        async def one(target: Target, width: int, number: int) -> float:
+        async def one(target: Target, width: int, number: int) -> tuple[float, float]:
             if is_apart and target is ours:
                 with stopped(vllm):
                     return await speed(http, target, width=width, count=count, number=number)
@@ -200,6 +204,7 @@ async def compared(
 
         for width in widths:
             pairs: list[tuple[float, float]] = []
+            silent: dict[str, list[float]] = {ours.base_url: [], vllm.base_url: []}
             for target in (ours, vllm):
                 await one(target, width, 1000)  # warms both up
             until, number = time.perf_counter() + seconds, 1000
@@ -209,7 +214,8 @@ async def compared(
                 found: dict[str, float] = {}
                 for target in (ours, vllm) if number % 2 else (vllm, ours):
                     before = cpu_s(ours), cpu_s(vllm)
-                    found[target.base_url] = await one(target, width, number)
+                    found[target.base_url], silent_s = await one(target, width, number)
+                    silent[target.base_url].append(silent_s)
                     spent["ours"] += cpu_s(ours) - before[0] if target is ours else 0.0
                     spent["vllm_with_ours" if target is ours else "vllm"] += cpu_s(vllm) - before[1]
                 pairs.append((found[ours.base_url], found[vllm.base_url]))
@@ -222,6 +228,7 @@ async def compared(
                 "worst": round(ratios[0], 3),
                 "best": round(ratios[-1], 3),
                 "pairs": len(pairs),
+                "longest_silence_ms": [round(median(each) * 1e3, 1) for each in silent.values()],
                 "cpu_ms_a_token": {name: round(value / tokens * 1e3, 3) for name, value in spent.items()},
             }
             progress(f"width {width}: {figures[str(width)]}")

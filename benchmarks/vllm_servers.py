@@ -32,6 +32,7 @@ max_rows = 64
 [engine.remote]
 urls = ["{url}"]
 api_key = "{key}"
+{more}
 """
 ALONE = """
 [engine]
@@ -53,11 +54,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One streamed answer: tokens as the server counts them, and seconds to the first and to the last."""
+    """One streamed answer: tokens as the server counts them, seconds to the first and to the last, and the longest
+    time after the first in which nothing came.
+    """
 
     tokens: int
     first_s: float
     all_s: float
+    silent_s: float
     prompt_tokens: int
 
 
@@ -81,10 +85,10 @@ async def vllm_alone(python: str, model: Path, *, dtype: str, context: int, thre
 
 
 @asynccontextmanager
-async def gateway(folder: Path, model: Path, vllm: Target, *options: str) -> AsyncIterator[Target]:
-    """Our server, which asks that vLLM."""
+async def gateway(folder: Path, model: Path, vllm: Target, *options: str, more: str = "") -> AsyncIterator[Target]:
+    """Our server, which asks that vLLM; `more` are settings of `engine.remote`."""
     url = vllm.base_url.removesuffix("/v1")
-    async with _served(folder, model, FROM_VLLM.format(url=url, key=vllm.key), *options) as target:
+    async with _served(folder, model, FROM_VLLM.format(url=url, key=vllm.key, more=more), *options) as target:
         yield target
 
 
@@ -147,12 +151,15 @@ def stopped(target: Target) -> Iterator[None]:
         os.killpg(target.pid, signal.SIGCONT)
 
 
-async def speed(http: aiohttp.ClientSession, target: Target, *, width: int, count: int, number: int) -> float:
-    """Tokens a second of so many streams at once."""
+async def speed(
+    http: aiohttp.ClientSession, target: Target, *, width: int, count: int, number: int
+) -> tuple[float, float]:
+    """Tokens a second of so many streams at once, and the mean of their longest times in which nothing came."""
     begin = time.perf_counter()
     async with asyncio.TaskGroup() as group:
         rows = [group.create_task(stream(http, target, count=count, number=100 * number + row)) for row in range(width)]
-    return sum(row.result().tokens for row in rows) / (time.perf_counter() - begin)
+    all_s = time.perf_counter() - begin
+    return sum(row.result().tokens for row in rows) / all_s, sum(row.result().silent_s for row in rows) / width
 
 
 async def stream(http: aiohttp.ClientSession, target: Target, *, count: int, number: int, words: int = 0) -> Stream:
@@ -172,16 +179,20 @@ async def stream(http: aiohttp.ClientSession, target: Target, *, count: int, num
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    begin, first_s, tail = time.perf_counter(), 0.0, b""
+    begin, first_s, last_s, silent_s, tail = time.perf_counter(), 0.0, 0.0, 0.0, b""
     headers = {"Authorization": f"Bearer {target.key}"}
     async with http.post(f"{target.base_url}/chat/completions", json=body, headers=headers) as answer:
         answer.raise_for_status()
         async for data in answer.content.iter_any():  # as little work as can be: the client shares the cores
             tail = tail[-4096:] + data
-            if not first_s and b'"logprob"' in tail:
-                first_s = time.perf_counter() - begin
+            now_s = time.perf_counter() - begin
+            if first_s:
+                silent_s = max(silent_s, now_s - last_s)
+            elif b'"logprob"' in tail:
+                first_s = now_s
+            last_s = now_s
     events = [json.loads(line[6:]) for line in tail.split(b"\n") if line.startswith(b'data: {"')]
     usage = next((event["usage"] for event in reversed(events) if event.get("usage")), None)
     if usage is None:
         raise ValueError(f"{target.base_url} ended an answer without its usage: {tail[-300:]!r}")
-    return Stream(usage["completion_tokens"], first_s, time.perf_counter() - begin, usage["prompt_tokens"])
+    return Stream(usage["completion_tokens"], first_s, last_s, silent_s, usage["prompt_tokens"])

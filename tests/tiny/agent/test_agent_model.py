@@ -136,8 +136,8 @@ def test_what_copying_asks_for_is_the_line_of_the_named_function(template: ChatT
                 assert text == f"{bodies[named.pop(0)]}|"
             elif text.strip() and "sed" not in text:
                 assert named == []
-                named = re.findall(r"(?:^|Mend |and )(\w+)(?= and | in )", text)
-                assert len(named) == 2
+                named = re.findall(r"(?:^|Mend |and )(\w+)(?= and | in |\.$)", re.sub(r" Mend (it|them)\.$", "", text))
+                assert len(named) in {1, 2}
     line = "a % b|"
     command = template.encode(f"sed -i 's|{line}a + b|' x.py")
     assert " ".join(map(str, template.encode(line))) in " ".join(map(str, command))

@@ -58,12 +58,14 @@ FULL = AgentRecipe(
     TinyShape(vocabulary=1200, hidden=160, layers=4, inner=416, heads=4, kv_heads=2, head_dim=40),
     Schedule(steps=1200, easy_share=0.12, step_tokens=4096, shifted=0.0, grain=64, warmup=40, checkpoint_every=50),
 )
-# Further training of an existing model: mostly screens, and enough of the other settings to keep them.
+# Further training of an existing model: mostly screens, and enough of everything else to keep it.
 MORE = replace(
     FULL,
     schedule=replace(FULL.schedule, steps=300, easy_share=0.0, matrix_lr=0.01, other_lr=2e-3),
     shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 2.0, Setting.SCREEN: 4.0},
     code_share=0.05,
+    counting_share=0.05,
+    copying_share=0.1,
 )
 # Which of two fields is meant, and whether a number must rise or fall. On pages this is learned only from
 # demonstrations that are nearly always right, and counting only from many numbers in one sample. `MORE` is needed after
@@ -73,6 +75,7 @@ CHOICES = replace(
     schedule=replace(MORE.schedule, steps=200),
     shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 1.0, Setting.SCREEN: 6.0},
     counting_share=0.25,
+    copying_share=0.0,
     families={"fields": 2.0, "counter": 4.0},
     skill=0.8,
 )
@@ -82,15 +85,14 @@ COUNTING = replace(
     code_share=0.02,
     counting_share=0.7,
 )
-# In a module with two faults, which line belongs to which function; and when the counter's number is as wanted. Half of
-# the samples are demonstrations that are right as often as usual, so nothing has to follow.
+# In a module with two faults, which line belongs to which function. As with numbers, this is learned only where it is
+# asked many times in one sample. `MORE` is needed after it, too.
 COPYING = replace(
     MORE,
-    schedule=replace(MORE.schedule, steps=300),
+    schedule=replace(MORE.schedule, steps=600, matrix_lr=0.02, other_lr=4e-3),
     shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 2.0, Setting.SCREEN: 2.0},
-    counting_share=0.2,
-    copying_share=0.25,
-    families={"counter": 2.0},
+    counting_share=0.05,
+    copying_share=0.6,
 )
 # Recipes that continue from a model, by name.
 CONTINUED = {"more": MORE, "choices": CHOICES, "counting": COUNTING, "copying": COPYING}

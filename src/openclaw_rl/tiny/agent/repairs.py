@@ -138,21 +138,27 @@ def lesson(rng: Random) -> str:
 
 
 def looked_up(rng: Random) -> tuple[str, list[tuple[str, list[str]]]]:
-    """A module of wrong functions, and requests to mend two of them, each with the two lines to replace.
+    """A module of wrong functions, and requests to mend one or two of them, each with the lines to replace.
 
     The lines are as in a repair's command. It is only to be found which line belongs to which function; each is asked
     for once, or it could be copied from the answer before.
     """
     faults: dict[str, Fault] = {}
-    pairs = rng.randint(1, 3)
-    while len(faults) < 2 * pairs:
+    count = rng.randint(2, 6)
+    while len(faults) < count:
         fault = rng.choice(_ALL)(rng)
         faults.setdefault(fault.name, fault)
-    order, file = rng.sample([*faults.values()], len(faults)), f"{words(rng, 1)[0]}.py"
+    order, file = [*faults.values()], f"{words(rng, 1)[0]}.py"
     source = "\n\n".join(fault.text(fault.bug) for fault in order)
-    drawn = rng.sample(order, len(order))
-    both = [[drawn[place], drawn[place + 1]] for place in range(0, len(drawn), 2)]
-    return source, [(_asked(rng, pair, file), [_pattern(fault.bug) for fault in pair]) for pair in both]
+    rng.shuffle(order)
+    requests = []
+    while order:
+        count = rng.randint(1, 2)
+        some, order = order[:count], order[count:]
+        names = " and ".join(fault.name for fault in some)
+        asked = _asked(rng, some, file) if rng.random() < 0.5 else f"Mend {names}."
+        requests.append((asked, [_pattern(fault.bug) for fault in some]))
+    return source, requests
 
 
 def _pattern(old: str) -> str:
