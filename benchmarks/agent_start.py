@@ -3,8 +3,9 @@
 Computed from the tokens of the demonstrations, nothing is sampled: the probability of an attempt is the product of
 those of its moves, each after the observations of the moves before. Where several orders are right only one counts, so
 `right` is a lower bound. `first` compares first moves alone: the right one, and the likeliest of the wrong ones. Where
-the two are alike, the model does not know what to choose, and reinforcement has little to make more of. For the
-counter's page also what is pressed next, by how often was pressed and how often must still be.
+the two are alike, the model does not know what to choose, and reinforcement has little to make more of. For software
+also by the number of repairs, and for the counter's page what is pressed next, by how often was pressed and how often
+must still be. `lessons` is the share of answers in new samples of the lessons that the model would give as they are.
 
 python -m benchmarks.agent_start [--model FOLDER] [--seed 0] [--count 48]
 """
@@ -46,6 +47,43 @@ def moves_logp(model: PreTrainedModel, template: ChatTemplate, made: Exercise, m
         logp = logits.log_softmax(-1).gather(1, torch.tensor(after)[:, None])
         found.append(float(logp.sum()))
     return found
+
+
+def repairs_figures(model: PreTrainedModel, template: ChatTemplate, *, rng: Random, count: int) -> Figures:
+    """The probability of the right attempt at software, by the number of repairs, and of each move in the mean."""
+    found: dict[int, list[list[float]]] = {}
+    families = tuple(demos.UNSEEN[Setting.SOFTWARE].values())
+    for number in range(count):
+        made = families[number % len(families)](rng)
+        logp = moves_logp(model, template, made, made.attempts[0])
+        found.setdefault(len(logp) - 2, []).append([math.exp(sum(logp)), *map(math.exp, logp)])
+    figures: Figures = {}
+    for repairs, rows in sorted(found.items()):
+        right, *moves = (round(statistics.fmean(column), 3) for column in zip(*rows, strict=True))
+        figures[str(repairs)] = {"exercises": len(rows), "right": right, "moves": [*moves]}
+    return figures
+
+
+def lesson_figures(model: PreTrainedModel, template: ChatTemplate, *, rng: Random, count: int) -> Figures:
+    """The share of answers in samples of the lessons whose tokens are each the likeliest."""
+    import torch
+
+    figures: Figures = {}
+    for name, draw in (("copying", demos.copying_sample), ("counting", demos.counting_sample)):
+        right: list[bool] = []
+        for _ in range(count):
+            pieces = draw(rng).pieces[:-1]  # without the end
+            ids = [(template.encode(text), is_answer) for text, is_answer in pieces]
+            whole = [token for some, _ in ids for token in some]
+            with torch.no_grad():
+                likeliest = model(torch.tensor([whole])).logits[0].argmax(-1).tolist()
+            begin = 0
+            for some, is_answer in ids:
+                if is_answer:
+                    right.append(likeliest[begin - 1 : begin - 1 + len(some)] == [*some])
+                begin += len(some)
+        figures[name] = {"answers": len(right), "right": round(statistics.fmean(right), 3)}
+    return figures
 
 
 def family_figures(model: PreTrainedModel, template: ChatTemplate, made: Sequence[Exercise]) -> Figures:
@@ -113,10 +151,15 @@ def main() -> None:
             rng = Random(f"start {given.seed} {setting.value} {part}")
             of_setting[part] = setting_figures(model, template, dict(families), rng=rng, count=given.count)
         figures[setting.value] = of_setting
+        if setting is Setting.SOFTWARE:
+            rng = Random(f"start {given.seed} repairs")
+            of_setting["repairs"] = repairs_figures(model, template, rng=rng, count=4 * given.count)
         if setting is Setting.SCREEN:
             rng = Random(f"start {given.seed} counter")
             of_setting["counter"] = counter_figures(model, template, rng=rng, count=given.count // 2)
         progress(f"{setting.value}: {of_setting}")
+    figures["lessons"] = lesson_figures(model, template, rng=Random(f"start {given.seed} lessons"), count=given.count)
+    progress(f"lessons: {figures['lessons']}")
     finish({**figures, "conditions": conditions(given.model.name, threads=1, seeds=[given.seed], repeats=1)})
 
 
