@@ -19,7 +19,7 @@ from openclaw_rl.engines.remote.dialect import Dialect
 from openclaw_rl.engines.remote.http import ServerHttp
 from openclaw_rl.engines.remote.model import described
 from openclaw_rl.engines.remote.replica import Replica
-from openclaw_rl.engines.remote.vllm import MOST_TOGETHER, Pace, Vllm
+from openclaw_rl.engines.remote.vllm import MOST_TOGETHER, TokenRate, Vllm
 from openclaw_rl.engines.settings import EngineKind, RemoteSettings
 from openclaw_rl.errors import AdapterError, EngineError, RequestError
 from openclaw_rl.testing.folders import an_adapter
@@ -150,19 +150,19 @@ async def test_a_seed_is_sent_only_where_one_is_wanted() -> None:
 
 
 def test_a_server_may_hold_back_what_it_samples_in_the_time_allowed() -> None:
-    pace = Pace(0.05)
-    assert pace.tokens == 1  # nothing is known
-    pace.note(3, 0.003)  # too few to tell
-    assert pace.tokens == 1
-    pace.note(100, 1.0)
-    assert pace.tokens == 5
-    pace.note(100, 3.0)  # two requests, 20 ms a token in the mean
-    assert pace.tokens == 2
+    rate = TokenRate(0.05)
+    assert rate.together == 1  # nothing is known
+    rate.note(3, 0.003)  # too few to tell
+    assert rate.together == 1
+    rate.note(100, 1.0)
+    assert rate.together == 5
+    rate.note(100, 3.0)  # two requests, 20 ms a token in the mean
+    assert rate.together == 2
     for tokens, seconds, together in ((9, 9.0, 1), (10_000, 0.1, MOST_TOGETHER)):
         for _ in range(20):
-            pace.note(tokens, seconds)
-        assert pace.tokens == together
-    never = Pace(0.0)
+            rate.note(tokens, seconds)
+        assert rate.together == together
+    never = TokenRate(0.0)
     never.note(100, 0.01)
     assert never.tokens == 1
 

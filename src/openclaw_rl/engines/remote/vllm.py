@@ -21,7 +21,7 @@ MOST_TOP = 64  # the most top tokens at a place that anything here requests
 COMPLETIONS = "/v1/completions"
 TOKENS = "/inference/v1/generate"  # ids only: the server makes no text of them, which is a fifth of its work
 MOST_TOGETHER = 16  # tokens in one event
-FEWEST_NOTED = 8  # tokens after a request's first ones, or they say little of the pace
+FEWEST_NOTED = 8  # tokens after a request's first ones, or they say little
 ADAPTERS_AT_ONCE = 4  # in one batch: memory on the device is reserved for each
 ENVIRONMENT = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
@@ -70,7 +70,7 @@ class _Chunk(msgspec.Struct):
 CHUNK = msgspec.json.Decoder(_Chunk)
 
 
-class Pace:
+class TokenRate:
     """How many tokens a server may send together, so that it holds none back longer than `gather_s` seconds.
 
     It is computed from how fast the server sampled for the requests before: a running mean of seconds a token.
@@ -81,8 +81,8 @@ class Pace:
         self._token_s = 0.0
 
     @property
-    def tokens(self) -> int:
-        """At least 1, also as long as nothing is known, and at most `MOST_TOGETHER`."""
+    def together(self) -> int:
+        """Tokens in one event: at least 1, also as long as nothing is known, and at most `MOST_TOGETHER`."""
         return max(1, min(MOST_TOGETHER, int(self._gather_s / self._token_s))) if self._token_s else 1
 
     def note(self, tokens: int, seconds: float) -> None:
@@ -93,7 +93,7 @@ class Pace:
 
 
 class Vllm:
-    """The dialect; it keeps the server's name of the base model, the route by which it samples, and its pace.
+    """The dialect; it keeps the server's name of the base model, the route by which it samples, and its rate.
 
     Tokens may be held back for `gather_s` seconds at most, to be sent together. The first and the last ones never are.
     """
@@ -104,7 +104,7 @@ class Vllm:
         self._base = ""
         self._route = COMPLETIONS
         self._gathers = False
-        self._pace = Pace(gather_s)
+        self._rate = TokenRate(gather_s)
 
     def command(self, launch: Launch) -> tuple[list[str], dict[str, str]]:
         """The command that starts a server."""
@@ -176,7 +176,7 @@ class Vllm:
                     yield Piece(cached=chunk.usage.prompt_tokens_details.cached_tokens or 0)
         finally:
             if later:
-                self._pace.note(later, last_s - first_s)
+                self._rate.note(later, last_s - first_s)
 
     async def score(
         self, http: ServerHttp, tokens: tuple[int, ...], *, start: int, adapter: str, top_k: int
@@ -211,7 +211,7 @@ class Vllm:
         body |= {"cache_salt": ask.salt} if ask.salt else {}
         params = _params(ask.sampling, ask.seed)
         if self._route == TOKENS:
-            params |= {"detokenize": False} | ({"stream_interval": self._pace.tokens} if self._gathers else {})
+            params |= {"detokenize": False} | ({"stream_interval": self._rate.together} if self._gathers else {})
             return body | {"token_ids": list(ask.tokens), "sampling_params": params}
         return (
             body | params | {"prompt": list(ask.tokens), "return_token_ids": True, "return_tokens_as_token_ids": True}
