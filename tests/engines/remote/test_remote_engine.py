@@ -164,7 +164,7 @@ def test_a_server_may_hold_back_what_it_samples_in_the_time_allowed() -> None:
         assert rate.together == together
     never = TokenRate(0.0)
     never.note(100, 0.01)
-    assert never.tokens == 1
+    assert never.together == 1
 
 
 @pytest.mark.parametrize(
