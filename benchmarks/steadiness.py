@@ -1,6 +1,6 @@
 """A wish that changes, and a user whose feedback is random: sessions until the new wish holds; accuracy lost.
 
-Each seed is two fresh servers on the bundled model with the demonstration's recipe.
+Each seed is two fresh servers on the bundled model with the default settings.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from openclaw_rl.core.finding import Finding, Level
 from openclaw_rl.core.ledger import WHAT_TO_DO, DropReason
 from openclaw_rl.doctor import learning
 from openclaw_rl.doctor.learning import Loop
+from openclaw_rl.evals.steadiness import NO_EFFECT
 from openclaw_rl.judge.status import JudgeStatus
 from openclaw_rl.publish.status import PublishStatus
 from openclaw_rl.train.status import TrainStatus
@@ -259,6 +260,7 @@ def test_a_user_who_corrects_no_less_than_before_is_noticed(one: CorrectionTrend
     found = told(seen(WELL, contentment=(one,), versions=versions))
     assert [stage for stage, _ in found] == (["learn"] if is_told else [])
     assert all("bob corrected" in said for _, said in found)
+    assert all(NO_EFFECT in said for _, said in found)  # `make bench-steadiness` looks for these words
 
 
 def test_nor_less_where_most_of_what_they_ask_for_changes_nothing() -> None:

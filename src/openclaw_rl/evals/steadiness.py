@@ -16,6 +16,7 @@ from openclaw_rl.tiny import world
 
 TURNS = 40  # of a user with contradictory wishes
 ROUNDS = 4  # replies in each of their sessions
+NO_EFFECT = "training has no effect for this user"  # in the server's warning about one who corrects as much as before
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Contrary:
     warnings: tuple[str, ...]
 
     def as_json(self) -> dict[str, Json]:
-        """The figures. `noticed` contains the server's messages about users whose teaching does not add up."""
+        """The figures. `noticed` contains the server's warnings about users on whom training has no effect."""
         return {
             "turns": self.turns,
             "versions": self.versions,
@@ -83,7 +84,7 @@ async def contrary(client: Client, seed: int, settings: RunSettings, on_event: O
     warnings_given = status.get("warnings")
     warnings = [str(item) for item in warnings_given] if isinstance(warnings_given, list) else []
     made = sum(str(row.get("status")) == "live" for row in versions) - 1
-    return Contrary(before, after, TURNS, made, tuple(item for item in warnings if "does not add up" in item))
+    return Contrary(before, after, TURNS, made, tuple(item for item in warnings if NO_EFFECT in item))
 
 
 async def _talk(client: Client, seed: int, number: int, settings: RunSettings) -> None:
