@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from benchmarks.common import conditions, finish, is_quick, progress
+from benchmarks.common import conditions, end_servers_on_term, finish, is_quick, progress
 from openclaw_rl.core.message import Json
 from openclaw_rl.evals.client import Client, served_model
 from openclaw_rl.evals.learning import Event, RunSettings
@@ -70,4 +70,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    end_servers_on_term()
     asyncio.run(main())
