@@ -47,8 +47,8 @@ class RemoteSettings:
     """How long a server may send nothing in the middle of an answer, or before one, in seconds. Then the answer
     continues at another server, or at this one once it answers again."""
     gather_ms: float = 50.0
-    """How long vLLM may hold sampled tokens back to send several at once, in milliseconds. The first and the last
-    ones are sent immediately. With 0 each is, which takes more CPU time of vLLM and of this server."""
+    """How long vLLM may hold sampled tokens back to send several at once, in milliseconds, by how fast it sampled for
+    earlier requests. The first and the last ones are sent immediately. With 0 each is, which takes more CPU time."""
 
     def __post_init__(self) -> None:
         if self.replicas < 1:

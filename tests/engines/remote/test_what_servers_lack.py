@@ -148,6 +148,8 @@ async def test_a_server_that_is_not_there_and_one_of_another_kind_are_told_apart
                 await RemoteEngine.start(settings, MODEL, rank=4)
     with pytest.raises(ConfigError, match="http://"):
         RemoteSettings(urls=("gpu-box:8000",))
+    with pytest.raises(ConfigError, match="gather_ms"):
+        RemoteSettings(gather_ms=-1.0)
     settings = EngineSettings(kind=EngineKind.VLLM, remote=RemoteSettings(python="/nonexistent/python"))
     with pytest.raises(EngineError, match="cannot be started"):
         await RemoteEngine.start(settings, MODEL, rank=4)

@@ -71,9 +71,10 @@ CHUNK = msgspec.json.Decoder(_Chunk)
 
 
 class TokenRate:
-    """How many tokens a server may send together, so that it holds none back longer than `gather_s` seconds.
+    """How many tokens a server may send together, so that it holds them back for about `gather_s` seconds at most.
 
-    It is computed from how fast the server sampled for the requests before: a running mean of seconds a token.
+    It is computed from how fast the server sampled for the requests before: a running mean of seconds a token. A server
+    that becomes slower during an answer holds its tokens back longer.
     """
 
     def __init__(self, gather_s: float) -> None:
@@ -95,7 +96,7 @@ class TokenRate:
 class Vllm:
     """The dialect; it keeps the server's name of the base model, the route by which it samples, and its rate.
 
-    Tokens may be held back for `gather_s` seconds at most, to be sent together. The first and the last ones never are.
+    Tokens may be held back for about `gather_s` seconds, to be sent together. The first and the last ones never are.
     """
 
     name = "vllm"

@@ -91,7 +91,6 @@ COPYING = replace(
     MORE,
     schedule=replace(MORE.schedule, steps=600, matrix_lr=0.02, other_lr=4e-3),
     shares={Setting.TERMINAL: 1.0, Setting.TOOLS: 1.0, Setting.SOFTWARE: 2.0, Setting.SCREEN: 2.0},
-    counting_share=0.05,
     copying_share=0.6,
 )
 # Recipes that continue from a model, by name.
