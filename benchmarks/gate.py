@@ -111,6 +111,10 @@ class Live:
         rows = await self.parts.store.rows(limit=500)
         return sum(row.turn.is_main and row.turn.completion.version in versions for row in rows)
 
+    async def judged(self, versions: set[PolicyVersion]) -> int:
+        """How many replies of these versions were judged: the watch looks at so many, not at requests."""
+        return sum(item.version in versions for item in await self.parts.store.effects.outcomes())
+
     async def shares(self, problems: int) -> dict[str, float]:
         """Wish and right answers on unseen problems, under what is served now."""
         found = await measure(self.client, self.student, RunSettings(problems=problems), label="gate")
@@ -191,10 +195,10 @@ async def tried(at: Live, name: str, row: VersionRow, good: dict[str, float], pr
         return result
     result.shares = await at.shares(problems)
     watched = at.parts.config.publish.watch_turns
-    while at.parts.served.current(SHARED) == row.version and await at.answered_by({row.version}) < watched + 4:
+    while at.parts.served.current(SHARED) == row.version and await at.judged({row.version}) < watched:
         await at.session()
     result.requests = await at.answered_by({row.version})
-    result.judged = sum(item.version == row.version for item in await at.parts.store.effects.outcomes())
+    result.judged = await at.judged({row.version})
     if at.parts.served.current(SHARED) == row.version:
         result.is_harmful = any(good[key] - result.shares[key] > WORSE for key in good)
         await rollback(at.parts.store, served, served=at.parts.served)
@@ -224,12 +228,12 @@ async def drifted(
             result.by, result.why = "watch", f"step {number}: {at.parts.publishing.status.last}"
             break
     watched = at.parts.config.publish.watch_turns
-    while not result.by and await at.answered_by(made) < watched + 8:
+    while not result.by and await at.judged(made) < watched + 8:
         await at.session()
         if at.parts.served.current(SHARED) != parent:
             result.by, result.why = "watch", at.parts.publishing.status.last
     result.requests = await at.answered_by(made)
-    result.judged = sum(item.version in made for item in await at.parts.store.effects.outcomes())
+    result.judged = await at.judged(made)
     if not result.by:
         result.shares = await at.shares(DRIFT_PROBLEMS)
         result.is_harmful = any(good[key] - result.shares[key] > WORSE for key in good)
