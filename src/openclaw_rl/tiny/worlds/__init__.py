@@ -5,6 +5,7 @@ from __future__ import annotations
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.tiny.worlds.ferries import FERRIES
 from openclaw_rl.tiny.worlds.filing import FILES
+from openclaw_rl.tiny.worlds.hotel import HOTEL
 from openclaw_rl.tiny.worlds.kitchen import KITCHEN
 from openclaw_rl.tiny.worlds.letters import LETTERS
 from openclaw_rl.tiny.worlds.market import MARKET
@@ -12,7 +13,7 @@ from openclaw_rl.tiny.worlds.museum import MUSEUM
 from openclaw_rl.tiny.worlds.shop import SHOP
 from openclaw_rl.tiny.worlds.world import World
 
-WORLDS = {world.name: world for world in (KITCHEN, FERRIES, SHOP, LETTERS, FILES, MARKET, MUSEUM)}
+WORLDS = {world.name: world for world in (KITCHEN, FERRIES, SHOP, LETTERS, FILES, MARKET, MUSEUM, HOTEL)}
 
 
 def world(name: str) -> World:
