@@ -21,7 +21,7 @@ from benchmarks.transfer import folder_of
 from benchmarks.transfer_users import BUNDLED, MODELS, Visitor, hint_for, stranger, users_of
 from openclaw_rl.core.adapter import Adapter, digest_of_folder
 from openclaw_rl.core.completion import Finish, completion_of
-from openclaw_rl.core.hint import Hint, PlacedHint
+from openclaw_rl.core.hint import Hint, PlacedHint, with_hints
 from openclaw_rl.core.message import Json, Message, Role, Tool, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import Sample
@@ -58,9 +58,10 @@ class Ground:
         self.renderer = ChatRenderer(read_template(folder))
         self.ends = self.renderer.ends(engine.info.eos_ids)
 
-    def prompt(self, asked: str) -> Prompt:
-        """The ids of a request that opens a conversation."""
-        return self.renderer.prompt((message(Role.USER, asked),), (), None)
+    def prompt(self, asked: str, hint: str = "") -> Prompt:
+        """The ids of a request that opens a conversation, with a hint if one is given."""
+        said = (message(Role.USER, asked),)
+        return self.renderer.prompt(with_hints(said, [PlacedHint(0, "", hint)]) if hint else said, (), None)
 
     async def turn(self, asked: str, seed: int) -> Turn:
         """The base model's answer to this request."""
@@ -72,15 +73,19 @@ class Ground:
         said = (message(Role.USER, asked),)
         return Turn("t", "s", "ann", "main", TurnKind.MAIN, "m", said, (), prompt, completion, reply, 1.0)
 
-    async def shares(self, user: Visitor, version: PolicyVersion, problems: int) -> tuple[float, float]:
-        """Of first replies to unseen problems: the share that keeps to the wish, and that of right answers."""
+    async def shares(
+        self, user: Visitor, version: PolicyVersion, problems: int, *, hint: str = ""
+    ) -> tuple[float, float]:
+        """Of first replies to unseen problems, with a hint in the prompt if one is given: the share that keeps to the
+        wish, and that of right answers.
+        """
         slots = asyncio.Semaphore(AT_ONCE)
 
         async def one(number: int) -> tuple[bool, bool]:
             errand = user.task(FIRST_HELD_OUT + number, held_out=True)
             sampling = Sampling(max_tokens=LONGEST, temperature=TEMPERATURE, seed=number, stop_ids=self.ends)
             async with slots:
-                prompt = self.prompt(errand.opening)
+                prompt = self.prompt(errand.opening, hint)
                 tokens = [item.token async for item in self.engine.generate(prompt, sampling, version)]
             check = errand.check(self.renderer.decode(tokens)[0].text)
             return check.follows, check.right
@@ -129,7 +134,10 @@ async def demonstrated(
 
 
 async def one(ground: Ground, user: Visitor, number: int, given: argparse.Namespace) -> Figures:
-    """One user's first step, in per cent: wish, and right answers before and after, of both kinds of problems."""
+    """One user's first step: wish, and right answers before, when the base model is told the wish, and after it.
+
+    Each is a share of first replies, for both kinds of problems.
+    """
     version = PolicyVersion(SHARED, number)
     started = time.process_time()
     hint = given.hint or hint_for(user.want)
@@ -148,8 +156,9 @@ async def one(ground: Ground, user: Visitor, number: int, given: argparse.Namesp
         found |= {"drawn_cpu_s": round(drawn - started, 2), "step_cpu_s": round(stepped - opened, 2)}
         for kind, who in (("taught", user), ("never", user.elsewhere())):
             _, before = await ground.shares(who, BASE, problems)
+            _, told = await ground.shares(who, BASE, problems, hint=hint)
             wish, right = await ground.shares(who, version, problems)
-            found |= {f"{kind}_wish": wish, f"{kind}_before": before, f"{kind}_right": right}
+            found |= {f"{kind}_wish": wish, f"{kind}_before": before, f"{kind}_told": told, f"{kind}_right": right}
         await ground.engine.unload(version)
     return found
 
