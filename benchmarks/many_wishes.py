@@ -4,8 +4,8 @@ The model is the world `museum`: four kinds of problems, and for each a format, 
 taught until three sessions in a row need no correction, eight at most, in an order that the seed chooses; afterwards
 nobody speaks of it again. In the end first replies to unseen problems are measured without anything in the prompt. A
 wish holds if 80 % of them follow it; the base model is measured with all twelve hints in its prompt in the same way.
-The judge knows what the user meant: the bundled one knows none of these kinds. Nothing else is set. Runs are kept in
-build/many-wishes under a digest of the product. The last line is one line of JSON.
+The judge knows what the user meant: the bundled one knows none of these kinds. Nothing else is set but what `--set`
+changes. Runs are kept in build/many-wishes under a digest of the product. The last line is one line of JSON.
 """
 
 from __future__ import annotations
@@ -101,13 +101,19 @@ async def tried(client: Client, users: list[Visitor], settings: RunSettings) -> 
     }
 
 
-async def one(seed: int, settings: RunSettings) -> Run:
-    """One seed, with a server on a fresh folder."""
+def lines(changed: list[str]) -> str:
+    """`teach.checks=0` and the like, as TOML: dotted keys."""
+    return "".join(f"{key} = {value}\n" for key, value in (each.split("=", 1) for each in changed))
+
+
+async def one(seed: int, settings: RunSettings, changed: list[str]) -> Run:
+    """One seed, with a server on a fresh folder. `changed` settings differ from what is shipped."""
     began = time.monotonic()
     async with AsyncExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="openclaw-rl-many-")))
         judge = await stack.enter_async_context(scripted_judge())
-        (home / "judge.toml").write_text(f'[judge]\nurl = "{judge.url}"\nmodel = "{SCRIPTED_MODEL}"\n', "utf-8")
+        config = f'judge.url = "{judge.url}"\njudge.model = "{SCRIPTED_MODEL}"\n' + lines(changed)
+        (home / "judge.toml").write_text(config, "utf-8")
         server = await stack.enter_async_context(serving(home, model=folder_of(MODEL), config=home / "judge.toml"))
         users = users_of(MODEL, seed, judge.tell)
         Random(seed).shuffle(users)
@@ -146,19 +152,27 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seeds", type=int, nargs="*", default=[0] if is_quick() else list(range(5)))
     options.add_argument("--problems", type=int, default=40, help="of each measurement at the beginning and at the end")
+    options.add_argument("--set", nargs="*", default=[], help="settings in place of the shipped ones: teach.checks=0")
     given = options.parse_args()
     KEPT.mkdir(parents=True, exist_ok=True)
     product = product_digest()
     found = []
     for seed in given.seeds:
-        path = KEPT / f"{product}-{Path(folder_of(MODEL)).name}-{seed}-{given.problems}.json"
+        name = "-".join([product, Path(folder_of(MODEL)).name, str(seed), str(given.problems), *sorted(given.set)])
+        path = KEPT / f"{name}.json"
         if not path.is_file():
-            run = asyncio.run(one(seed, RunSettings(problems=given.problems)))
+            run = asyncio.run(one(seed, RunSettings(problems=given.problems), given.set))
             path.write_text(json.dumps(run, indent=1) + "\n", "utf-8")
         found.append(summed_up(json.loads(path.read_text("utf-8"))))
         progress(f"seed {seed}: {found[-1]}")
     told, hold = (sum(run[name] for run in found) for name in ("told", "hold"))
-    figures = {"told": told, "hold": hold, "share": round(hold / told, 4) if told else None, "runs": found}
+    figures = {
+        "told": told,
+        "hold": hold,
+        "share": round(hold / told, 4) if told else None,
+        "set": given.set,
+        "runs": found,
+    }
     finish(figures | {"conditions": conditions(MODEL, threads=1, seeds=given.seeds, repeats=1)})
 
 
