@@ -2,8 +2,8 @@
 
 No server and no gate: the product's demonstrations and its trainer, on the models and users of bench-transfer, at a
 minute of one core each. The bundled model has one more user here, `gives`, with problems that none of its recipes has.
-`--hint`, `--warmth`, `--lr`, `--others` and `--unchecked` are for trying other ways than the product's. The last line
-is one line of JSON.
+A made model can have another body: `--models hotel@qwen3-moe`. `--hint`, `--warmth`, `--lr`, `--others` and
+`--unchecked` are for trying other ways than the product's. The last line is one line of JSON.
 """
 
 from __future__ import annotations

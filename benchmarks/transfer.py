@@ -27,7 +27,7 @@ from openclaw_rl.evals.scripted_judge import MODEL as SCRIPTED_MODEL
 from openclaw_rl.evals.scripted_judge import scripted_judge
 from openclaw_rl.evals.server import serving
 from openclaw_rl.tiny.cli import building
-from openclaw_rl.tiny.worlds import WORLDS, make
+from openclaw_rl.tiny.worlds import make, world
 
 SCRIPTED = "scripted"
 KEPT = Path("build/transfer")
@@ -178,10 +178,11 @@ def folder_of(model: str) -> str:
     """Where a model is; made first where it is missing."""
     if model == BUNDLED:
         return BUNDLED
-    folder = make.place(WORLDS[model])
+    made = world(model)
+    folder = make.place(made)
     if not make.is_made(folder):
         with building(model) as report:
-            make.make(WORLDS[model], folder, on_step=report)
+            make.make(made, folder, on_step=report)
     return str(folder)
 
 

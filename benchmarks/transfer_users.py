@@ -14,7 +14,7 @@ from openclaw_rl.core.hint import Hint, hinted
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.evals.people.users import Check
 from openclaw_rl.tiny import world as bundled
-from openclaw_rl.tiny.worlds import WORLDS, talks
+from openclaw_rl.tiny.worlds import WORLDS, talks, world
 from openclaw_rl.tiny.worlds.parts import ReplyFormat, WorldWish, hints
 from openclaw_rl.tiny.worlds.ways import holds
 from openclaw_rl.tiny.worlds.world import World, first, last, way
@@ -151,7 +151,7 @@ def users_of(model: str, seed: int, tell: Tell = _tell_nobody) -> list[Visitor]:
         wishes = (way(ReplyFormat.PLAIN), way(ReplyFormat.FRIENDLY), first("Good morning!"), last("Any questions?"))
         grounds = _bundled_ground(is_never=False), _bundled_ground(is_never=True)
         return [Visitor(_name(wish, "en"), wish, "en", seed, *grounds, tell=tell) for wish in wishes]
-    made = WORLDS[model]
+    made = world(model)
     found = []
     for index, wish in enumerate(made.wishes):
         language = made.languages[index % len(made.languages)]

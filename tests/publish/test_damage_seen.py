@@ -193,9 +193,16 @@ TOLD: dict[str, Says] = {  # of all three wishes it follows none
 }
 
 
+BACKWARDS: dict[str, Says] = {"End kindly. Be polite.": {BOTH: 1.0}, **TOLD, "Be polite. End kindly.": {KIND: 1.0}}
+
+
+@pytest.mark.parametrize("base", [TOLD, BACKWARDS])
 @pytest.mark.parametrize("says", [BOTH, KIND, POLITE, ANSWER])
-async def test_a_prompt_is_read_with_the_wishes_that_concern_it(tmp_path: Path, says: str) -> None:
-    minds = Knowing(knows={BASE: TOLD, version(1): {"": {says: 1.0}}})
+async def test_a_prompt_is_read_with_the_wishes_that_concern_it(
+    tmp_path: Path, says: str, base: dict[str, Says]
+) -> None:
+    """In several orders: teaching reads them in the one in which the base model follows most of them."""
+    minds = Knowing(knows={BASE: base, version(1): {"": {says: 1.0}}})
     async with flowing(tmp_path, minds, PublishSettings(probe_others=0, kl_max=99.0)) as flow:
         await flow.talk(turn("a", "How many?", answer=ANSWER))
         for text in ("Be polite.", "Use tables.", "End kindly."):

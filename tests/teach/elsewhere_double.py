@@ -60,6 +60,7 @@ class Base:
     `surprise` is what each token of a user's words costs it, in nats; words that hold `not_surprised` cost little. Told
     a hint after its own reply it says `again`, if anything; a token that it does not say has `unlikely` nats. Told
     several hints it follows `only` one, if that is among them, and says "kind", but "plain" with seeds from `late` on.
+    It says "kinin" to these hints in the order `both`.
     """
 
     invented: tuple[str, ...] = ()
@@ -71,11 +72,14 @@ class Base:
     unlikely: float = -3.0
     only: str = ""
     late: int = 1_000_000
+    both: str = ""
     opened: int = 0
     drawn: list[tuple[float, int | None]] = field(default_factory=list)  # temperature and seed of each reply to a hint
 
     def says(self, read: str, seed: int | None = None) -> str:
         told = read.partition(LABEL)[2]
+        if self.both and self.both in told:
+            return "kinin"
         if self.only and self.only in told:
             return "kind"
         if self.again and read.endswith(f"\n{PLAIN}"):

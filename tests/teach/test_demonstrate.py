@@ -22,7 +22,7 @@ from reading_double import (
 )
 
 from openclaw_rl.core.completion import Finish, SampledToken
-from openclaw_rl.core.hint import PlacedHint
+from openclaw_rl.core.hint import LABEL, PlacedHint
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
@@ -192,13 +192,46 @@ async def test_a_known_hint_that_the_template_refuses_is_left_out() -> None:
     assert [hint.text for hint in found.hints] == [PLAIN] and found.shown
 
 
+class InOrder(LetterRenderer):
+    """Prompts in which the order of hints counts: the label's hint is as long as `KNOWN` if that one comes last."""
+
+    def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
+        backwards = f"{LABEL} {PLAIN} {KNOWN}"
+        return super().reread(
+            turn, [item.with_text(item.text.replace(backwards, f"{LABEL} {STERN}")) for item in messages]
+        )
+
+
+@pytest.mark.parametrize(("last", "first"), [((7, 5, 6), SERVED), (SERVED, (7, 5, 6)), ((5, 6, 6), (7, 5, 6))])
+async def test_it_is_read_in_the_order_in_which_the_base_model_follows_both(
+    last: tuple[int, ...], first: tuple[int, ...]
+) -> None:
+    """Where it drowns, or drowns what was followed, the reply that is learned would leave out one of the two."""
+    engine = reader(bare=(1, 1, 1), known=(7, 7, 7), plain=(5, 5, 6), known_plain=last, stern=first)
+    guide = Demonstrator(engine, base_serves, InOrder(labelled), (2,), TeachSettings(probe_tokens=8))
+    found = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
+    in_order = f"{KNOWN} {PLAIN}" if last == (7, 5, 6) else f"{PLAIN} {KNOWN}"
+    assert [hint.text for hint in found.hints] == [in_order] and [one.tokens for one in found.shown] == [(7, 5, 6)]
+
+
+class Renamed(LetterRenderer):
+    """Reads a hint as if it had the words of another one."""
+
+    def __init__(self, hint: str, to: str) -> None:
+        super().__init__(labelled)
+        self.hint, self.to = hint, to
+
+    def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
+        return super().reread(turn, [item.with_text(item.text.replace(self.hint, self.to)) for item in messages])
+
+
 async def test_a_hint_that_means_nothing_in_another_task_is_learned_beside_what_is_followed_or_not_at_all() -> None:
     """Learned alone it would undo what the reply follows, for nothing that comes again."""
     once = replace(the_turn(), messages=(message(Role.USER, "What did Anna buy?"),))
 
     async def found(hint: str, engine: Reader, known: Sequence[str]) -> Sample:
         told = [PlacedHint(0, text, text) for text in known]
-        guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8))
+        guide = Demonstrator(engine, base_serves, Renamed(hint, PLAIN), (2,), TeachSettings(probe_tokens=8))
 
         async def assembled(beside: Sequence[PlacedHint]) -> Sample:
             made = await assembling(PLAIN)(beside)
@@ -303,6 +336,15 @@ async def test_nor_one_that_the_base_model_would_hardly_have_said_behind_them() 
     led_astray = reader(bare=(5, 6, 5), plain=(7, 7, 5))
     assert (await rehearsed(led_astray, [PLAIN])).hints == ()
     assert (await rehearsed(reader(bare=(5, 6, 5), plain=SERVED), [PLAIN])).hints != ()
+
+
+async def test_what_it_rehearses_is_read_in_the_order_that_makes_the_reply_likeliest() -> None:
+    engine = reader(bare=(1, 1, 1), known=(7, 7, 1), plain=(1, 7, 7), known_plain=(7, 7, 1), stern=SERVED)
+    guide = Demonstrator(engine, base_serves, InOrder(labelled), (2,), TeachSettings(probe_tokens=8))
+    known = [PlacedHint(0, text, text) for text in (KNOWN, PLAIN)]
+    found = await guide.rehearsed(the_turn(), prompt_of(()), known, assembling())
+    assert found.rehearses == (PLAIN, KNOWN)
+    assert found.hints == (HintPrompt(f"{PLAIN} {KNOWN}", prompt_of([STERN]).tokens),)
 
 
 async def test_what_was_said_behind_hints_is_told_by_those_it_follows() -> None:

@@ -178,6 +178,17 @@ async def test_but_first_it_is_drawn_again_and_then_read_next_to_the_newest_of_t
     assert one.hint.text == f"{SHORT} {PLAIN}"
 
 
+@pytest.mark.parametrize("order", [f"{KIND} {PLAIN}", f"{PLAIN} {KIND}"])
+async def test_hints_are_read_in_the_order_in_which_the_base_model_follows_all_of_them(order: str) -> None:
+    """In another it shows one of them, and a demonstration that leaves out a learned wish unlearns it."""
+    one, _thanked = await others(Base(both=order), most=1).shown(a_turn("t"), PLAIN, [PlacedHint(0, "k", KIND)])
+    assert (one.hint.text, text(one.reply.tokens[:-1])) == (order, "kinin")
+    assert text(one.hint.tokens).endswith(f"{LABEL} {order}")
+    known = [PlacedHint(0, "k", KIND), PlacedHint(0, "p", PLAIN)]
+    one, _thanked = await others(Base(both=order), most=1).shown(a_turn("t"), "In grades: be exact.", known)
+    assert (one.hint.text, text(one.reply.tokens[:-1])) == (order, "kinin")
+
+
 async def test_a_reply_without_an_end_is_left_out_and_an_engine_that_is_away_is_said() -> None:
     engine = Base()
     endless = a_turn("earlier", f"Count {engine.endless}")

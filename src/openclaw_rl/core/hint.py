@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from openclaw_rl.core.message import Message, Role, message
 
 LABEL = "[user's hint]"
 CONCERNS_NATS = 2.0  # by which a hint makes the reply without it less likely, at least, if it concerns the request
 FOLLOWED = " follows without it"  # in the reason of a retired hint: the weights have learned it
+
+
+Item = TypeVar("Item")
 
 
 class HintSource(StrEnum):
@@ -71,6 +75,17 @@ def with_hints(messages: Sequence[Message], placed: Sequence[PlacedHint]) -> tup
         said = " ".join(item.text.strip() for item in placed if item.at == index)
         found[index] = found[index].with_text(f"{found[index].text}\n\n{LABEL} {said}")
     return tuple(found)
+
+
+def orders(hints: Sequence[Item]) -> list[tuple[Item, ...]]:
+    """Up to four orders in which hints of one place are read, the given one first: the last hint last and first, and
+    the same with the others reversed.
+
+    A base model may follow several hints in one order, and not in another. Every two hints stand in both orders.
+    """
+    *others, last = hints
+    back = others[::-1]
+    return list(dict.fromkeys(((*others, last), (last, *others), (*back, last), (last, *back))))
 
 
 def told_after(messages: Sequence[Message], reply: Message, hints: Sequence[str]) -> tuple[Message, ...]:

@@ -15,7 +15,7 @@ from functools import partial
 from importlib.resources import files
 
 from openclaw_rl.core.completion import Finish
-from openclaw_rl.core.hint import CONCERNS_NATS, PlacedHint, last_user_index, told_after, with_hints
+from openclaw_rl.core.hint import CONCERNS_NATS, PlacedHint, last_user_index, orders, told_after, with_hints
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
@@ -76,10 +76,12 @@ class TrialPrompts:
     async def _concerned(
         self, bare: Prompt, hinted: Hinted, wishes: Sequence[tuple[str, ...]], taught: Sequence[str]
     ) -> list[tuple[str, ...]]:
-        """The wishes that concern a prompt: each of the newest alone, then all of each user, newly taught ones last.
+        """The wishes that concern a prompt: each of the newest alone, then all of each user, newly taught ones last and
+        in other orders.
 
-        Teaching reads earlier wishes where they concern a request (`teach/elsewhere.py`), so a version says what the
-        base model says given these, and what it says given one of them if others are lost.
+        Teaching reads earlier wishes where they concern a request (`teach/elsewhere.py`), in the order in which the
+        base model follows most of them, so a version says what the base model says given these, and what it says given
+        one of them if others are lost.
         """
         texts = list(dict.fromkeys(text for texts in wishes for text in texts))
         if len(texts) < 2 or bare.images:
@@ -90,7 +92,7 @@ class TrialPrompts:
         concern = {text for text, is_objected in zip(texts, are_objected, strict=True) if is_objected}
         alone = [(text,) for text in texts if text in concern]
         together = [sorted((text for text in own if text in concern), key=set(taught).__contains__) for own in wishes]
-        return [*alone[-MOST_ALONE:], *map(tuple, together)]
+        return [*alone[-MOST_ALONE:], *(order for own in together if own for order in reversed(orders(own)))]
 
     async def _is_objected(self, said: ScoredReply, hinted: Prompt | None) -> bool:
         """Whether a hint concerns a prompt: with it the base model finds its own reply without it less likely."""

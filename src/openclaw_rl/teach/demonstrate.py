@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from openclaw_rl.core.hint import PlacedHint, last_user_index
+from openclaw_rl.core.hint import PlacedHint, last_user_index, orders
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
@@ -78,8 +78,9 @@ class Demonstrator:
         reply or the engine is unavailable, the sample is returned as assembled, with all known hints.
 
         What the reply follows already must not be unlearned without need. So, if it follows known hints, the turn's
-        hint must change the reply even with these in the prompt (`_moving`). If it does not, it is tried without them,
-        unless it would mean nothing in another task ("The right answer is 14").
+        hint must change the reply even with these in the prompt (`_moving`), read in that order in which the base model
+        follows most of them (`_together`). If it does not, it is tried without them, unless it would mean nothing in
+        another task ("The right answer is 14").
 
         If the reply follows no known hint, the teacher need only find the reply less likely than the policy did: a user
         who wants the base model's usual behaviour back asks for what it says without any hint. The reply may also be a
@@ -97,7 +98,7 @@ class Demonstrator:
             if without is None:
                 found = await self._slipped(turn, bare, known, assembled) or await self._objecting(turn, sample)
             else:
-                found = await self._moving(turn, without, sample)
+                found = await self._together(turn, bare, followed, sample)
                 if found is None:
                     found = await self._moving(turn, bare, _lasting(await assembled(()), turn))
             return replace(sample, hints=()) if found is None else await self._elsewhere(turn, known, found.sample)
@@ -135,19 +136,33 @@ class Demonstrator:
         """
         if turn.prompt.images:
             return await assembled(turn.carried)
+        said = turn.completion
         try:
-            followed = await self._followed(turn, bare, known, turn.completion.tokens)
-            hinted = await reading(self.renderer, turn, followed) if followed else None
-            said = turn.completion
-            if hinted is not None and is_strange(said, await reply_logp(self.engine, hinted, said.tokens, BASE)):
-                hinted = None
+            followed = await self._followed(turn, bare, known, said.tokens)
+            read = await self._likeliest(turn, followed, said.tokens) if followed else None
         except EngineError:
             return await assembled(turn.carried)
         sample = replace(await assembled(()), hints=())
-        if hinted is None:
+        if read is None:
             return sample
-        words = tuple(hint.text for hint in followed)
+        order, hinted, logp = read
+        if is_strange(said, logp):
+            return sample
+        words = tuple(hint.text for hint in order)
         return replace(sample, hints=(HintPrompt(" ".join(words), hinted.tokens),), rehearses=words)
+
+    async def _likeliest(
+        self, turn: Turn, hints: Sequence[PlacedHint], said: tuple[int, ...]
+    ) -> tuple[tuple[PlacedHint, ...], Prompt, tuple[float, ...]] | None:
+        """The hints in the order in which they make a reply likeliest, the prompt with them, and its log-probabilities.
+
+        None if the template refuses.
+        """
+        read = [(order, await reading(self.renderer, turn, order)) for order in orders(hints)]
+        tried = [(order, prompt) for order, prompt in read if prompt is not None]
+        logps = await asyncio.gather(*(reply_logp(self.engine, prompt, said, BASE) for _, prompt in tried))
+        found = [(order, prompt, logp) for (order, prompt), logp in zip(tried, logps, strict=True)]
+        return max(found, key=lambda each: sum(each[2]), default=None)
 
     async def speaks_against(self, turn: Turn, rehearsal: Sample, hint: str) -> bool | None:
         """Whether the base model finds a rehearsed reply less likely with one more hint besides those that it follows.
@@ -168,6 +183,45 @@ class Demonstrator:
             return await self._logp(before, said) - await self._logp(after, said) >= HEEDED_NATS
         except EngineError:
             return None
+
+    async def _together(
+        self, turn: Turn, bare: Prompt, followed: Sequence[PlacedHint], sample: Sample
+    ) -> _EffectiveHint | None:
+        """As `_moving`, with the hints in the first order in which the demonstration follows most of those `followed`.
+
+        The turn's own hint comes last in the sample.
+        """
+        best, most = None, -1
+        for order in orders([*followed, None]):  # None stands for the turn's own hint
+            known = [one for one in order if one is not None]
+            without = await reading(self.renderer, turn, known)
+            if without is None:
+                continue
+            found = await self._moving(turn, without, await self._reordered(turn, followed, sample, order))
+            if found is None:
+                continue
+            kept = [] if not found.shown else await self._likelier(turn, bare, followed, found.shown[0].tokens)
+            if len(kept) > most:
+                best, most = found, len(kept)
+            if most == len(followed):
+                break
+        return best
+
+    async def _reordered(
+        self, turn: Turn, known: Sequence[PlacedHint], sample: Sample, order: Sequence[PlacedHint | None]
+    ) -> Sample:
+        """The sample with each hint, which was read after those `known`, read with them in another order."""
+        at = last_user_index(turn.messages)
+        if at is None or tuple(order) == (*known, None):
+            return sample
+        found = []
+        for hint in sample.hints:
+            own = PlacedHint(at, "", _own_words(hint.text, known))
+            placed = [own if one is None else one for one in order]
+            prompt = await reading(self.renderer, turn, placed)
+            if prompt is not None:
+                found.append(HintPrompt(" ".join(one.text for one in placed), prompt.tokens))
+        return replace(sample, hints=tuple(found))
 
     async def _moving(self, turn: Turn, without: Prompt, sample: Sample) -> _EffectiveHint | None:
         """The sample's hint that has the most effect, and its demonstrations; None if it has too little.
@@ -233,6 +287,18 @@ class Demonstrator:
         Each makes it likelier than after the prompt `without`, by `FOLLOWED_NATS`. A reply may also be as a hint asks
         that is about something else, because weights that learned that hint follow it too widely.
         """
+        found = await self._likelier(turn, without, known, said)
+        if not found:
+            return []
+        sampling = Sampling(max_tokens=self._longest(len(said)), temperature=0.0, stop_ids=self.stop_ids)
+        own = await sampled_reply(self.engine, without, sampling, BASE)
+        concern = await asyncio.gather(*(concerns(self.engine, own, prompt) for _, prompt in found))
+        return [hint for (hint, _), is_concerned in zip(found, concern, strict=True) if is_concerned]
+
+    async def _likelier(
+        self, turn: Turn, without: Prompt, known: Sequence[PlacedHint], said: tuple[int, ...]
+    ) -> list[tuple[PlacedHint, Prompt]]:
+        """Those hints, each with its prompt, that make a reply likelier than after `without` by `FOLLOWED_NATS`."""
         readings = [
             (hint, prompt) for hint in known if (prompt := await reading(self.renderer, turn, [hint])) is not None
         ]
@@ -240,13 +306,7 @@ class Demonstrator:
             return []
         prompts = (without, *(prompt for _, prompt in readings))
         before, *hinted = await asyncio.gather(*(self._logp(prompt, said) for prompt in prompts))
-        found = [one for one, logp in zip(readings, hinted, strict=True) if logp - before >= FOLLOWED_NATS]
-        if not found:
-            return []
-        sampling = Sampling(max_tokens=self._longest(len(said)), temperature=0.0, stop_ids=self.stop_ids)
-        own = await sampled_reply(self.engine, without, sampling, BASE)
-        concern = await asyncio.gather(*(concerns(self.engine, own, prompt) for _, prompt in found))
-        return [hint for (hint, _), is_concerned in zip(found, concern, strict=True) if is_concerned]
+        return [one for one, logp in zip(readings, hinted, strict=True) if logp - before >= FOLLOWED_NATS]
 
     async def _logp(self, prompt: Prompt, said: tuple[int, ...], version: PolicyVersion = BASE) -> float:
         """The log-probability of a whole reply, in nats."""
@@ -277,13 +337,16 @@ class Demonstrator:
 
 
 def _own_words(hint: str, known: Sequence[PlacedHint]) -> str:
-    """The text of a turn's own hint without the known ones that the teacher reads before it.
+    """The text of a turn's own hint without the known ones that the teacher reads before or after it.
 
     On another request each of these is read or not, as it concerns that request.
     """
-    own = hint
-    for item in known:
-        own = own.removeprefix(item.text).lstrip()
+    own, before = hint, ""
+    while own != before:
+        before = own
+        for item in known:
+            own = own.removeprefix(item.text).lstrip()
+            own = own.removesuffix(item.text).rstrip()
     return own or hint
 
 

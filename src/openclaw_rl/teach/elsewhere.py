@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
-from openclaw_rl.core.hint import CONCERNS_NATS, PlacedHint, last_user_index, with_hints
+from openclaw_rl.core.hint import CONCERNS_NATS, PlacedHint, last_user_index, orders, with_hints
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
@@ -33,7 +33,7 @@ from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
 from openclaw_rl.teach.made_up import MadeUpRequests, Opens, of_many_kinds
 from openclaw_rl.teach.settings import TeachSettings
 
-DRAWS, DRAW_SEEDS = 3, 1_000  # of a reply to several hints until it shows the new one, and between their seeds
+DRAWS, DRAW_SEEDS = 4, 1_000  # of a reply to several hints until it follows all of them, and between their seeds
 AT_ONCE = 2  # requests that are handled at the same time
 LATER = 2  # one less than the most requests in the middle of conversations
 WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to begin occurs as often as it is chosen
@@ -224,9 +224,9 @@ class OtherRequests:
         concern = await asyncio.gather(*(self._concerns(asked, one) for one in (*known, hint) if known))
         standing = [one for one, is_concerned in zip(known, concern, strict=False) if is_concerned]
         if standing and not concern[-1]:
-            return await self._drawn(asked, standing)
+            return await self._together(asked, standing) or await self._drawn(asked, standing)
         for others in dict.fromkeys((tuple(standing), tuple(standing[(len(standing) + 1) // 2 :]))):
-            shown = await self._showing(asked, others, hint) if others else None
+            shown = await self._together(asked, (*others, hint), new=hint) if others else None
             if shown is not None:
                 return shown
         return await self._drawn(asked, [hint])
@@ -235,23 +235,39 @@ class OtherRequests:
         hinted = await self.prompt(asked.turn, _with(asked.request.messages, hints))
         return hints, hinted, None if hinted is None else await self.content.drawn(hinted, asked.seed)
 
-    async def _showing(self, asked: AskedRequest, others: Sequence[str], hint: str) -> Reading | None:
-        """A reply that shows a hint which is read after others; None if none of `DRAWS` does.
+    async def _together(self, asked: AskedRequest, hints: Sequence[str], new: str = "") -> Reading | None:
+        """Of up to `DRAWS` replies to these hints, in several orders, the first that follows most of them.
 
-        It shows the hint if it is less likely with the others alone.
+        What a demonstration leaves out is unlearned. None if no reply ends, or none shows the `new` hint, if one is
+        given: is less likely without it.
         """
-        hinted = await self.prompt(asked.turn, _with(asked.request.messages, [*others, hint]))
-        without = await self.prompt(asked.turn, _with(asked.request.messages, others))
-        if hinted is None or without is None:
+        if len(hints) < 2:
             return None
+        best, most, tried = None, -1, orders(hints)
         for draw in range(DRAWS):
-            said = await self.content.drawn(hinted, asked.seed + draw * DRAW_SEEDS)
-            if said is None:
+            order = tried[draw % len(tried)]
+            _, hinted, said = await self._drawn(replace(asked, seed=asked.seed + draw * DRAW_SEEDS), order)
+            if hinted is None or said is None or (new and not await self._shows(asked, order, new, said)):
                 continue
-            before = await reply_logp(self.engine, without, said.tokens, BASE)
-            if sum(said.logp) - sum(before) >= CONCERNS_NATS:
-                return (*others, hint), hinted, said
-        return None
+            if (followed := await self._followed(asked, [one for one in hints if one != new], said)) > most:
+                best, most = (order, hinted, said), followed
+            if most == len(hints) - bool(new):
+                break
+        return best
+
+    async def _shows(self, asked: AskedRequest, hints: Sequence[str], new: str, said: SampledReply) -> bool:
+        """Whether a reply to several hints is less likely if one of them is left out."""
+        without = await self.prompt(asked.turn, _with(asked.request.messages, [one for one in hints if one != new]))
+        if without is None:
+            return False
+        return sum(said.logp) - sum(await reply_logp(self.engine, without, said.tokens, BASE)) >= CONCERNS_NATS
+
+    async def _followed(self, asked: AskedRequest, hints: Sequence[str], said: SampledReply) -> int:
+        """How many of these hints a reply follows: each alone makes it likelier than it is without hints."""
+        alone = [await self.prompt(asked.turn, _with(asked.request.messages, [one])) for one in hints]
+        prompts = [asked.bare, *(prompt for prompt in alone if prompt is not None)]
+        bare, *told = await asyncio.gather(*(reply_logp(self.engine, one, said.tokens, BASE) for one in prompts))
+        return sum(sum(logp) - sum(bare) >= CONCERNS_NATS for logp in told)
 
     async def _concerns(self, asked: AskedRequest, hint: str) -> bool:
         """Whether a hint concerns a request. Next to others it would only distract: given many, a model follows few."""

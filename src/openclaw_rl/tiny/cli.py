@@ -27,7 +27,12 @@ def build(
         Path | None, typer.Option(help="Where the model is written; by default a synthetic world's is in the cache.")
     ] = None,
     world_name: Annotated[
-        str, typer.Option("--world", help="A synthetic world to build instead of the bundled model, or `all`.")
+        str,
+        typer.Option(
+            "--world",
+            help="A synthetic world to build instead of the bundled model, or `all`; with another body as "
+            "WORLD@ARCHITECTURE, for example letters@qwen3.",
+        ),
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of data and weights.")] = 0,
     steps: Annotated[

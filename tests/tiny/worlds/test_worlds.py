@@ -21,7 +21,7 @@ from openclaw_rl.tiny.worlds import WORLDS, make, talks, trial, world
 from openclaw_rl.tiny.worlds.parts import ReplyFormat, WishPlace, WorldManner, WorldWish, manner, tongue
 from openclaw_rl.tiny.worlds.templates import THINK
 from openclaw_rl.tiny.worlds.ways import holds, solution
-from openclaw_rl.tiny.worlds.world import World
+from openclaw_rl.tiny.worlds.world import Architecture, World
 
 EACH = pytest.mark.parametrize("made", WORLDS.values(), ids=WORLDS)
 
@@ -199,6 +199,17 @@ def test_an_unknown_world_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="no synthetic world 'moon'") as refused:
         world("moon")
     assert "kitchen" in str(refused.value.fix)
+
+
+def test_a_world_can_be_built_with_another_body() -> None:
+    other = world("letters@qwen3")
+    assert (other.name, other.architecture) == ("letters", Architecture.QWEN3) != world("letters").architecture
+    assert other.shape.inner == 2 * world("letters").shape.inner  # of its experts two process a token
+    assert world("kitchen@llama").shape == world("kitchen@qwen3-moe").shape == world("kitchen").shape
+    assert make.place(other) != make.place(world("letters"))
+    with pytest.raises(ConfigError, match="no architecture 'rnn'") as refused:
+        world("letters@rnn")
+    assert "qwen3-moe" in str(refused.value.fix)
 
 
 def test_a_way_that_is_no_default_is_asked_for() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from openclaw_rl.errors import ConfigError
+from openclaw_rl.tiny.worlds.bodies import AT_ONCE
 from openclaw_rl.tiny.worlds.ferries import FERRIES
 from openclaw_rl.tiny.worlds.filing import FILES
 from openclaw_rl.tiny.worlds.hotel import HOTEL
@@ -11,13 +14,25 @@ from openclaw_rl.tiny.worlds.letters import LETTERS
 from openclaw_rl.tiny.worlds.market import MARKET
 from openclaw_rl.tiny.worlds.museum import MUSEUM
 from openclaw_rl.tiny.worlds.shop import SHOP
-from openclaw_rl.tiny.worlds.world import World
+from openclaw_rl.tiny.worlds.world import Architecture, World
 
 WORLDS = {world.name: world for world in (KITCHEN, FERRIES, SHOP, LETTERS, FILES, MARKET, MUSEUM, HOTEL)}
 
 
 def world(name: str) -> World:
-    """The world of that name. Raises ConfigError."""
-    if name not in WORLDS:
-        raise ConfigError(f"there is no synthetic world {name!r}", fix=f"choose among {', '.join(WORLDS)}")
-    return WORLDS[name]
+    """The world of that name; `letters@qwen3` is `letters` with a body of this architecture. Raises ConfigError.
+
+    A dense body in place of a mixture is as wide as the experts that process a token together.
+    """
+    known, at, body = name.partition("@")
+    if known not in WORLDS:
+        raise ConfigError(f"there is no synthetic world {known!r}", fix=f"choose among {', '.join(WORLDS)}")
+    made = WORLDS[known]
+    if not at:
+        return made
+    if body not in tuple(Architecture):
+        raise ConfigError(f"there is no architecture {body!r}", fix=f"choose among {', '.join(Architecture)}")
+    was, architecture = made.architecture, Architecture(body)
+    is_wider = was is Architecture.QWEN3_MOE is not architecture
+    shape = replace(made.shape, inner=AT_ONCE * made.shape.inner) if is_wider else made.shape
+    return replace(made, architecture=architecture, shape=shape)
