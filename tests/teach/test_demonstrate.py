@@ -214,6 +214,15 @@ async def test_it_is_read_in_the_order_in_which_the_base_model_follows_both(
     assert [hint.text for hint in found.hints] == [in_order] and [one.tokens for one in found.shown] == [(7, 5, 6)]
 
 
+async def test_of_two_orders_in_which_it_follows_both_it_is_the_one_that_makes_the_reply_likelier() -> None:
+    """The base model is told both in the prompt that it is learned from, and it must be sure of both."""
+    engine = reader(bare=(1, 1, 1), known=(7, 7, 7), plain=(5, 5, 6), known_plain=(7, 5, 6), stern=(7, 5, 6))
+    engine.unsure = frozenset({KNOWN, PLAIN})
+    guide = Demonstrator(engine, base_serves, InOrder(labelled), (2,), TeachSettings(probe_tokens=8))
+    found = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
+    assert [hint.text for hint in found.hints] == [f"{PLAIN} {KNOWN}"] and found.shown
+
+
 class Renamed(LetterRenderer):
     """Reads a hint as if it had the words of another one."""
 

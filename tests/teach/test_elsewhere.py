@@ -181,12 +181,20 @@ async def test_but_first_it_is_drawn_again_and_then_read_next_to_the_newest_of_t
 @pytest.mark.parametrize("order", [f"{KIND} {PLAIN}", f"{PLAIN} {KIND}"])
 async def test_hints_are_read_in_the_order_in_which_the_base_model_follows_all_of_them(order: str) -> None:
     """In another it shows one of them, and a demonstration that leaves out a learned wish unlearns it."""
-    one, _thanked = await others(Base(both=order), most=1).shown(a_turn("t"), PLAIN, [PlacedHint(0, "k", KIND)])
+    one, _thanked = await others(Base(both=(order,)), most=1).shown(a_turn("t"), PLAIN, [PlacedHint(0, "k", KIND)])
     assert (one.hint.text, text(one.reply.tokens[:-1])) == (order, "kinin")
     assert text(one.hint.tokens).endswith(f"{LABEL} {order}")
     known = [PlacedHint(0, "k", KIND), PlacedHint(0, "p", PLAIN)]
-    one, _thanked = await others(Base(both=order), most=1).shown(a_turn("t"), "In grades: be exact.", known)
+    one, _thanked = await others(Base(both=(order,)), most=1).shown(a_turn("t"), "In grades: be exact.", known)
     assert (one.hint.text, text(one.reply.tokens[:-1])) == (order, "kinin")
+
+
+async def test_of_two_such_orders_it_is_the_one_in_which_the_reply_is_likelier() -> None:
+    kind_first, kind_last = f"{KIND} {PLAIN}", f"{PLAIN} {KIND}"
+    for unsure, order in ((kind_first, kind_last), (kind_last, kind_first)):
+        engine = Base(both=(kind_first, kind_last), unsure=unsure)
+        one, _thanked = await others(engine, most=1).shown(a_turn("t"), PLAIN, [PlacedHint(0, "k", KIND)])
+        assert (one.hint.text, one.reply.logp) == (order, (-0.1,) * 6)
 
 
 async def test_a_reply_without_an_end_is_left_out_and_an_engine_that_is_away_is_said() -> None:

@@ -8,6 +8,7 @@ about the reply it was given for has nothing to teach, however often it is given
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -189,32 +190,52 @@ class Demonstrator:
     ) -> _EffectiveHint | None:
         """As `_moving`, with the hints in the first order in which the demonstration follows most of those `followed`.
 
+        If another order makes this demonstration likelier, it is that one, unless its own demonstration follows fewer.
         The turn's own hint comes last in the sample.
         """
         best, most = None, -1
-        for order in orders([*followed, None]):  # None stands for the turn's own hint
-            known = [one for one in order if one is not None]
-            without = await reading(self.renderer, turn, known)
-            if without is None:
-                continue
-            found = await self._moving(turn, without, await self._reordered(turn, followed, sample, order))
-            if found is None:
-                continue
-            kept = [] if not found.shown else await self._likelier(turn, bare, followed, found.shown[0].tokens)
-            if len(kept) > most:
-                best, most = found, len(kept)
+        tried = orders([*followed, None])  # None stands for the turn's own hint
+        for order in tried:
+            found, kept = await self._in_order(turn, bare, followed, sample, order)
+            if found is not None and kept > most:
+                best, most = found, kept
             if most == len(followed):
                 break
-        return best
+        if best is None or not best.shown:
+            return best
+        own, said = replace(sample, hints=best.hints), best.shown[0].tokens
+        read = [(await self._reordered(turn, followed, own, order)).hints for order in tried]
+        logps = [await self._logp(Prompt(hints[0].tokens), said) if hints else -math.inf for hints in read]
+        likeliest = max(range(len(tried)), key=logps.__getitem__)
+        if read[likeliest] == best.hints:
+            return best
+        found, kept = await self._in_order(turn, bare, followed, sample, tried[likeliest])
+        return best if found is None or kept < most else found
+
+    async def _in_order(
+        self,
+        turn: Turn,
+        bare: Prompt,
+        followed: Sequence[PlacedHint],
+        sample: Sample,
+        order: Sequence[PlacedHint | None],
+    ) -> tuple[_EffectiveHint | None, int]:
+        """As `_moving`, with the hints in this order, and how many of those `followed` the demonstration follows."""
+        without = await reading(self.renderer, turn, [one for one in order if one is not None])
+        if without is None:
+            return None, 0
+        found = await self._moving(turn, without, await self._reordered(turn, followed, sample, order))
+        if found is None or not found.shown:
+            return found, 0
+        return found, len(await self._likelier(turn, bare, followed, found.shown[0].tokens))
 
     async def _reordered(
         self, turn: Turn, known: Sequence[PlacedHint], sample: Sample, order: Sequence[PlacedHint | None]
     ) -> Sample:
-        """The sample with each hint, which was read after those `known`, read with them in another order."""
-        at = last_user_index(turn.messages)
-        if at is None or tuple(order) == (*known, None):
+        """The sample with each hint, which is read with those `known`, read with them in another order."""
+        at, found = last_user_index(turn.messages), list[HintPrompt]()
+        if at is None:  # then it has no hints
             return sample
-        found = []
         for hint in sample.hints:
             own = PlacedHint(at, "", _own_words(hint.text, known))
             placed = [own if one is None else one for one in order]

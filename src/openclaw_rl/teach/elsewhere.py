@@ -238,8 +238,8 @@ class OtherRequests:
     async def _together(self, asked: AskedRequest, hints: Sequence[str], new: str = "") -> Reading | None:
         """Of up to `DRAWS` replies to these hints, in several orders, the first that follows most of them.
 
-        What a demonstration leaves out is unlearned. None if no reply ends, or none shows the `new` hint, if one is
-        given: is less likely without it.
+        What a demonstration leaves out is unlearned. It is read in the order in which it is likeliest. None if no reply
+        ends, or none shows the `new` hint, if one is given: is less likely without it.
         """
         if len(hints) < 2:
             return None
@@ -250,10 +250,20 @@ class OtherRequests:
             if hinted is None or said is None or (new and not await self._shows(asked, order, new, said)):
                 continue
             if (followed := await self._followed(asked, [one for one in hints if one != new], said)) > most:
-                best, most = (order, hinted, said), followed
+                best, most = said, followed
             if most == len(hints) - bool(new):
                 break
-        return best
+        return None if best is None else await self._likeliest(asked, tried, best)
+
+    async def _likeliest(
+        self, asked: AskedRequest, tried: Sequence[tuple[str, ...]], said: SampledReply
+    ) -> Reading | None:
+        """A reply, read with hints in that order in which it is likeliest."""
+        read = [(order, await self.prompt(asked.turn, _with(asked.request.messages, order))) for order in tried]
+        found = [(order, prompt) for order, prompt in read if prompt is not None]
+        logps = await asyncio.gather(*(reply_logp(self.engine, prompt, said.tokens, BASE) for _, prompt in found))
+        logp, (order, hinted) = max(zip(logps, found, strict=True), key=lambda each: sum(each[0]))
+        return order, hinted, replace(said, logp=logp)
 
     async def _shows(self, asked: AskedRequest, hints: Sequence[str], new: str, said: SampledReply) -> bool:
         """Whether a reply to several hints is less likely if one of them is left out."""
