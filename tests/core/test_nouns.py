@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from openclaw_rl.core import pipe
 from openclaw_rl.core.completion import Finish, SampledToken, completion_of
-from openclaw_rl.core.hint import LABEL, Hint, hinted
+from openclaw_rl.core.hint import LABEL, Hint, hinted, orders
 from openclaw_rl.core.ledger import MOVES, DropReason, State, check_move
 from openclaw_rl.core.message import ImagePart, Message, Role, TextPart, ToolCall, digest_of, from_json, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
@@ -121,3 +121,12 @@ def test_a_pipe_gives_back_what_was_written_and_none_at_its_end() -> None:
     assert pipe.read(buffer) == {"a": (1, 2.5)}
     assert pipe.read(buffer) == "ü"
     assert pipe.read(buffer) is None  # cut short: the other end died while it wrote
+
+
+def test_hints_are_tried_in_orders_that_have_every_two_of_them_both_ways() -> None:
+    assert orders("a") == [("a",)] and orders("ab") == [("a", "b"), ("b", "a")]
+    assert orders("abc")[0] == ("a", "b", "c") and len(set(orders("abc"))) == 6
+    four = orders("abcd")
+    assert four[0] == ("a", "b", "c", "d") and len(four) == 4
+    pairs = {(order[at], order[later]) for order in four for at in range(4) for later in range(at + 1, 4)}
+    assert len(pairs) == 12

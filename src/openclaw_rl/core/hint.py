@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import permutations
 from typing import TypeVar
 
 from openclaw_rl.core.message import Message, Role, message
 
 LABEL = "[user's hint]"
 CONCERNS_NATS = 2.0  # by which a hint makes the reply without it less likely, at least, if it concerns the request
+MOST_ORDERED = 3  # hints of which every order is tried
 FOLLOWED = " follows without it"  # in the reason of a retired hint: the weights have learned it
 
 
@@ -78,14 +80,15 @@ def with_hints(messages: Sequence[Message], placed: Sequence[PlacedHint]) -> tup
 
 
 def orders(hints: Sequence[Item]) -> list[tuple[Item, ...]]:
-    """Up to four orders in which hints of one place are read, the given one first: the last hint last and first, and
-    the same with the others reversed.
+    """The orders in which hints of one place are tried, the given one first: all of up to three hints, four of more.
 
-    A base model may follow several hints in one order, and not in another. Every two hints stand in both orders.
+    A base model may follow several hints in one order, and not in another. Every two hints stand in both orders in the
+    first four: the last hint last and first, and the same with the others reversed.
     """
     *others, last = hints
     back = others[::-1]
-    return list(dict.fromkeys(((*others, last), (last, *others), (*back, last), (last, *back))))
+    first = ((*others, last), (last, *others), (*back, last), (last, *back))
+    return list(dict.fromkeys((*first, *(permutations(hints) if len(hints) <= MOST_ORDERED else ()))))
 
 
 def told_after(messages: Sequence[Message], reply: Message, hints: Sequence[str]) -> tuple[Message, ...]:
