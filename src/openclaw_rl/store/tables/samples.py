@@ -82,7 +82,8 @@ def _written(sample: Sample) -> tuple[bytes, bytes]:
         "rehearses": list(sample.rehearses),
         "kept": list(sample.kept),
         "elsewhere": [
-            [*listed(_said(other.reply)), other.turn, other.hint.text, other.is_check] for other in sample.elsewhere
+            [*listed(_said(other.reply)), other.turn, other.hint.text, other.is_check, list(other.literal_at)]
+            for other in sample.elsewhere
         ],
     }
     ids = [codec.ids_bytes(each) for each in (sample.prompt, sample.response, *(h.tokens for h in sample.hints))]
@@ -243,11 +244,12 @@ def _others(held: Sequence[Json], ids: list[tuple[int, ...]]) -> tuple[OtherRequ
     """The replies to other requests, the ids of each taken from the end of `ids`."""
     found: list[OtherRequestReply] = []
     for one in reversed(held):
-        version, logp, turn, hint, *more = listed(one)  # older stores have four values
+        version, logp, turn, hint, *more = listed(one)  # older stores have four or five values
         reply = _reply([version, logp], ids)
         hinted, prompt = HintPrompt(str(hint), ids.pop()), ids.pop()
         if reply is not None:
-            found.append(OtherRequestReply(prompt, hinted, reply, str(turn), more == [True]))
+            literal_at = tuple(int(number(index)) for values in more[1:] for index in listed(values))
+            found.append(OtherRequestReply(prompt, hinted, reply, str(turn), more[:1] == [True], literal_at))
     return tuple(reversed(found))
 
 
