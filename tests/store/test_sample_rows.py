@@ -12,7 +12,7 @@ from store_doubles import paired_and_judged
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.version import BASE
 from openclaw_rl.store import codec, connection
-from openclaw_rl.store.codec import listed, mapped
+from openclaw_rl.store.codec import mapped
 from openclaw_rl.store.db import Store
 from openclaw_rl.testing.turns import a_sample, a_turn
 
@@ -22,7 +22,7 @@ ELSEWHERE = (
     OtherRequestReply(
         (5, 6), HintPrompt("Be kind. Be brief.", (5, 6, 1)), SampledReply((9,), (-0.5,), BASE), turn="other"
     ),
-    OtherRequestReply((7,), HintPrompt("Be brief.", (7, 1)), SampledReply((9, 8), (-0.5, -0.1), BASE), literal_at=(1,)),
+    OtherRequestReply((7,), HintPrompt("Be brief.", (7, 1)), SampledReply((9, 8), (-0.5, -0.1), BASE)),
 )
 HINTS = (HintPrompt("Be brief.", (1, 2)), HintPrompt("Be kind.", (3,)))
 
@@ -50,10 +50,9 @@ async def test_a_sample_that_a_grammar_held_comes_back_with_what_it_left(store: 
 
 @pytest.mark.parametrize("shown", [(), SHOWN[:1]])
 async def test_the_form_of_before_is_read(tmp_path: Path, shown: tuple[SampledReply, ...]) -> None:
-    before = (ELSEWHERE[0], replace(ELSEWHERE[1], literal_at=(), is_check=True))
     store = await Store.open(tmp_path)
     await paired_and_judged(store, "a")
-    made = replace(a_sample(a_turn("a")), hints=HINTS, shown=shown, own=OWN, is_taught=True, elsewhere=before)
+    made = replace(a_sample(a_turn("a")), hints=HINTS, shown=shown, own=OWN, is_taught=True)
     await store.admit(made)
     await store.aclose()
     older = sqlite3.connect(tmp_path / connection.NAME)
@@ -62,9 +61,6 @@ async def test_the_form_of_before_is_read(tmp_path: Path, shown: tuple[SampledRe
     kept = held["shown"]
     assert isinstance(kept, list)
     held["shown"] = kept[0] if kept else None
-    others = held["elsewhere"]
-    assert isinstance(others, list)
-    held["elsewhere"] = [listed(others[0])[:4], listed(others[1])[:5]]
     older.execute("UPDATE samples SET body = ?", (codec.pack_json(held),))
     older.commit()
     older.close()

@@ -55,7 +55,7 @@ def text(ids: Sequence[int]) -> str:
 
 @dataclass
 class Base:
-    """Answers `untold`, "plain" or "kind" by the hints it reads, and makes up `invented` requests, one for each seed.
+    """Answers "ok", "plain" or "kind" by the hints it reads, and makes up `invented` requests, one for each seed.
 
     `surprise` is what each token of a user's words costs it, in nats; words that hold `not_surprised` cost little. Told
     a hint after its own reply it says `again`, if anything; a token that it does not say has `unlikely` nats. Told
@@ -75,7 +75,6 @@ class Base:
     late: int = 1_000_000
     both: tuple[str, ...] = ()
     unsure: str = "\0"
-    untold: str = "ok"
     opened: int = 0
     drawn: list[tuple[float, int | None]] = field(default_factory=list)  # temperature and seed of each reply to a hint
 
@@ -87,7 +86,7 @@ class Base:
             return "kind"
         if self.again and read.endswith(f"\n{PLAIN}"):
             return self.again
-        return "plain" if PLAIN in told else "kind" if KIND in told else "sh" if SHORT in told else self.untold
+        return "plain" if PLAIN in told else "kind" if KIND in told else "sh" if SHORT in told else "ok"
 
     async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
         if self.is_away:

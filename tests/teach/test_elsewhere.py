@@ -197,15 +197,6 @@ async def test_of_two_such_orders_it_is_the_one_in_which_the_reply_is_likelier()
         assert (one.hint.text, one.reply.logp) == (order, (-0.1,) * 6)
 
 
-async def test_tokens_that_several_hints_decided_are_learned_as_they_are() -> None:
-    """The base model follows both in some replies; all that it might say would teach to follow them as rarely."""
-    engine = Base(both=(f"{KIND} {PLAIN}",), untold="oh in")
-    one, _thanked = await others(engine, most=1).shown(a_turn("t"), PLAIN, [PlacedHint(0, "k", KIND)])
-    assert (text(one.reply.tokens[:-1]), one.literal_at) == ("kinin", (0, 1, 2))
-    alone, _thanked = await others(Base(), most=1).shown(a_turn("t"), PLAIN, ())
-    assert alone.literal_at == ()
-
-
 async def test_a_reply_without_an_end_is_left_out_and_an_engine_that_is_away_is_said() -> None:
     engine = Base()
     endless = a_turn("earlier", f"Count {engine.endless}")

@@ -74,8 +74,7 @@ class OtherRequestReply:
     `prompt` are that request's ids without hints; those of `hint` have it, with earlier hints that concern the request;
     these alone if the new one does not. `turn` is the turn that the request was taken from, empty if it has none.
 
-    One that `is_check` is only learned from if the step's other lessons did not suffice for it. `literal_at` are the
-    indices of the reply's tokens that are learned themselves, in place of what else the teacher would say there.
+    One that `is_check` is only learned from if the step's other lessons did not suffice for it.
     """
 
     prompt: tuple[int, ...]
@@ -83,13 +82,10 @@ class OtherRequestReply:
     reply: SampledReply
     turn: str = ""
     is_check: bool = False
-    literal_at: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.prompt or not self.hint.tokens:
             raise ValueError("another request has a prompt, with the hint and without it")
-        if not all(0 <= index < len(self.reply.tokens) for index in self.literal_at):
-            raise ValueError(f"tokens {self.literal_at} of a reply of {len(self.reply.tokens)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +109,7 @@ class Sample:
 
     `is_literal` if the content of the demonstrations was checked: their own tokens are learned, since the teacher's
     whole distribution also contains what it says when it gets the content wrong. One whose hint's prompt is its
-    prompt holds the base model's reply to that request. `literal_at` is as in `OtherRequestReply`, for a sample that
-    was made of one.
+    prompt holds the base model's reply to that request.
 
     A step of an episode has an `outcome`, perhaps its own `score`, and `peers`: all steps whose rewards its own is
     compared with, including itself.
@@ -142,7 +137,6 @@ class Sample:
     rehearses: tuple[str, ...] = ()
     kept: tuple[float, ...] = ()
     is_literal: bool = False
-    literal_at: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.prompt or not self.response:

@@ -36,7 +36,6 @@ from openclaw_rl.teach.settings import TeachSettings
 DRAWS, DRAW_SEEDS = 4, 1_000  # of a reply to several hints until it follows all of them, and between their seeds
 AT_ONCE = 2  # requests that are handled at the same time
 LATER = 2  # one less than the most requests in the middle of conversations
-DECIDED_NATS = 1.0  # by which several hints make a token likelier that they decide
 WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to begin occurs as often as it is chosen
 REPLIES_HELD = 64  # of the base model to requests without hints: generated requests are the same for each correction
 MADE_UP = 4  # one in so many requests is generated, at least: a user's own may all be of a few kinds
@@ -211,18 +210,7 @@ class OtherRequests:
                 said, hinted = await check.second(hinted, anchored, seed), anchored
         if said is None or (not request.is_users and await check.decoded(said) is None):
             return None
-        literal_at = await self._decided(bare, said) if len(hints) > 1 else ()
-        hint_prompt = HintPrompt(" ".join(hints), hinted.tokens)
-        return OtherRequestReply(bare.tokens, hint_prompt, said, request.turn, literal_at=literal_at)
-
-    async def _decided(self, bare: Prompt, said: SampledReply) -> tuple[int, ...]:
-        """The indices of the tokens that the hints make likelier, by `DECIDED_NATS`: those that follow them.
-
-        A reply to several hints was chosen because it follows them, which the base model does in some of its replies
-        only. Its whole distribution at these tokens would teach to follow them as rarely.
-        """
-        plain = await reply_logp(self.engine, bare, said.tokens, BASE)
-        return tuple(at for at, logp in enumerate(said.logp) if logp - plain[at] >= DECIDED_NATS)
+        return OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn)
 
     async def read(self, asked: AskedRequest, hint: str, known: Sequence[str]) -> Reading:
         """The hints that a teacher reads with a request, and a reply: those that concern it, of the known and the new.

@@ -42,14 +42,6 @@ class Lesson:
         return self.is_taught and self.sample.is_literal and is_read_with_hint
 
     @property
-    def literal(self) -> tuple[bool, ...]:
-        """For each trained token whether it is learned itself, and not the teacher's distribution; empty if none is."""
-        if self.is_literal:
-            return (True,) * len(self.trained)
-        chosen = set(self.sample.literal_at) if self.is_taught else set()
-        return tuple(index in chosen for index in self.trained) if chosen else ()
-
-    @property
     def has_signal(self) -> bool:
         """Whether anything but the anchor moves the policy."""
         return any(self.advantage or ()) or bool(self.hints)
@@ -120,8 +112,7 @@ def check_lessons(samples: Sequence[Sample], method: MethodSettings) -> list[Les
 
 
 def _said_elsewhere(served: Sample, other: OtherRequestReply) -> Sample:
-    said = _said_beside(served, other.reply, is_taught=True)
-    return replace(said, prompt=other.prompt, hints=(other.hint,), literal_at=other.literal_at)
+    return replace(_said_beside(served, other.reply, is_taught=True), prompt=other.prompt, hints=(other.hint,))
 
 
 def _said_beside(served: Sample, reply: SampledReply, *, is_taught: bool) -> Sample:

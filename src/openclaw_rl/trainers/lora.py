@@ -373,6 +373,5 @@ class LoraTrainer:
             kept = teacher if weights.distill or one.is_taught else None
             anchor = anchored(reference[index], hinted)
             held = (advantage, reference[index], kept, one.is_taught, anchor, selected[index])
-            literal = torch.tensor(one.literal, device=device) if one.literal else None
-            found.append(Targets(ids[index], old[index], share, *held, literal=literal))
+            found.append(Targets(ids[index], old[index], share, *held, is_literal=one.is_literal))
         return found

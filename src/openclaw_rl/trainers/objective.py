@@ -27,7 +27,7 @@ class Targets:
     hidden states given its hint, are None if their terms do not apply. If the teacher itself sampled (`is_taught`), the
     distance is the forward divergence, whatever the method's own form. `anchored` [n] is 1 where the anchor to the base
     applies and 0 where it does not, None if it applies everywhere. `selected` is what the selected form compares, None
-    if it is the policy as it is read. Where `literal` [n], the distance of a taught reply is that to its own tokens.
+    if it is the policy as it is read. `is_literal`: the distance of a taught reply is that to its own tokens.
     """
 
     ids: Tensor
@@ -39,7 +39,7 @@ class Targets:
     is_taught: bool = False
     anchored: Tensor | None = None
     selected: SelectedTokens | None = None
-    literal: Tensor | None = None
+    is_literal: bool = False
 
 
 @dataclass(slots=True)
@@ -152,14 +152,12 @@ class Objective:
     def _distill(self, all_logp: Tensor, targets: Targets, rows: slice) -> Tensor:
         """The distance to the teacher at each position, [c]."""
         assert targets.teacher is not None
-        literal = None if targets.literal is None else targets.literal[rows]
-        if literal is not None and bool(literal.all()):
+        if targets.is_literal:
             return literal_distance(all_logp, targets.ids[rows])
         with torch.no_grad():
             teacher_logp = self._teacher.logits(targets.teacher[rows]).log_softmax(-1)
         if targets.is_taught:
-            apart = demonstration_distance(all_logp, teacher_logp, self._method)
-            return apart if literal is None else literal_distance(all_logp, targets.ids[rows]).where(literal, apart)
+            return demonstration_distance(all_logp, teacher_logp, self._method)
         # None: the policy that is read also sampled, or replaces the one that did
         selected = None if targets.selected is None else targets.selected.rows(rows)
         return self._method.form.distance(all_logp, teacher_logp, selected, self._method)

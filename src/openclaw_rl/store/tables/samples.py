@@ -82,8 +82,7 @@ def _written(sample: Sample) -> tuple[bytes, bytes]:
         "rehearses": list(sample.rehearses),
         "kept": list(sample.kept),
         "elsewhere": [
-            [*listed(_said(other.reply)), other.turn, other.hint.text, other.is_check, list(other.literal_at)]
-            for other in sample.elsewhere
+            [*listed(_said(other.reply)), other.turn, other.hint.text, other.is_check] for other in sample.elsewhere
         ],
     }
     ids = [codec.ids_bytes(each) for each in (sample.prompt, sample.response, *(h.tokens for h in sample.hints))]
@@ -244,12 +243,11 @@ def _others(held: Sequence[Json], ids: list[tuple[int, ...]]) -> tuple[OtherRequ
     """The replies to other requests, the ids of each taken from the end of `ids`."""
     found: list[OtherRequestReply] = []
     for one in reversed(held):
-        version, logp, turn, hint, *more = listed(one)  # older stores have four or five values
+        version, logp, turn, hint, *more = listed(one)  # older stores have four values
         reply = _reply([version, logp], ids)
         hinted, prompt = HintPrompt(str(hint), ids.pop()), ids.pop()
         if reply is not None:
-            literal_at = tuple(int(number(index)) for values in more[1:] for index in listed(values))
-            found.append(OtherRequestReply(prompt, hinted, reply, str(turn), more[:1] == [True], literal_at))
+            found.append(OtherRequestReply(prompt, hinted, reply, str(turn), more == [True]))
     return tuple(reversed(found))
 
 
