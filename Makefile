@@ -211,9 +211,10 @@ eval-agents: .venv/installed  ## what reinforcement teaches the small agent mode
 bench-transfer: .venv/installed  ## does learning hold on made models, with words no judge was taught (goes on where it was stopped)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.transfer $(if $(JUDGE),--judge $(JUDGE))
 
-# SEEDS="0 1": only some of the runs. SET="teach.checks=0": settings in place of the shipped ones.
+# SEEDS="0 1": only some of the runs. USERS="hours-first hours-body": only these wishes, in this order.
+# SET="teach.checks=0": settings in place of the shipped ones.
 bench-many-wishes: .venv/installed  ## twelve wishes of one user, taught to a model that can follow several at once: how many hold
-	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.many_wishes $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SET),--set $(SET))
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.many_wishes $(if $(SEEDS),--seeds $(SEEDS)) $(if $(USERS),--users $(USERS)) $(if $(SET),--set $(SET))
 
 bench-bad-users: .venv/installed  ## random, contradictory, insulting and pasting users on several models: what is spoiled (goes on where it was stopped)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.bad_users

@@ -5,7 +5,8 @@ taught until three sessions in a row need no correction, eight at most, in an or
 nobody speaks of it again. In the end first replies to unseen problems are measured without anything in the prompt. A
 wish holds if 80 % of them follow it; the base model is measured with all twelve hints in its prompt in the same way.
 The judge knows what the user meant: the bundled one knows none of these kinds. Nothing else is set but what `--set`
-changes. Runs are kept in build/many-wishes under a digest of the product. The last line is one line of JSON.
+changes; `--users` teaches only some of the wishes. Runs are kept in build/many-wishes under a digest of the product.
+The last line is one line of JSON.
 """
 
 from __future__ import annotations
@@ -106,17 +107,20 @@ def lines(changed: list[str]) -> str:
     return "".join(f"{key} = {value}\n" for key, value in (each.split("=", 1) for each in changed))
 
 
-async def one(seed: int, settings: RunSettings, changed: list[str]) -> Run:
-    """One seed, with a server on a fresh folder. `changed` settings differ from what is shipped."""
+async def one(seed: int, settings: RunSettings, given: argparse.Namespace) -> Run:
+    """One seed, with a server on a fresh folder, and with what is `given` in place of the shipped settings."""
     began = time.monotonic()
     async with AsyncExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="openclaw-rl-many-")))
         judge = await stack.enter_async_context(scripted_judge())
-        config = f'judge.url = "{judge.url}"\njudge.model = "{SCRIPTED_MODEL}"\n' + lines(changed)
+        config = f'judge.url = "{judge.url}"\njudge.model = "{SCRIPTED_MODEL}"\n' + lines(given.set)
         (home / "judge.toml").write_text(config, "utf-8")
         server = await stack.enter_async_context(serving(home, model=folder_of(MODEL), config=home / "judge.toml"))
         users = users_of(MODEL, seed, judge.tell)
         Random(seed).shuffle(users)
+        if given.users:
+            named = {user.name: user for user in users}
+            users = [named[name] for name in given.users]
         async with Client(server.base_url, server.key, await served_model(server.base_url, server.key)) as client:
             found = await tried(client, users, settings)
     return {"seed": seed, **found, "seconds": round(time.monotonic() - began)}
@@ -153,15 +157,17 @@ def main() -> None:
     options.add_argument("--seeds", type=int, nargs="*", default=[0] if is_quick() else list(range(5)))
     options.add_argument("--problems", type=int, default=40, help="of each measurement at the beginning and at the end")
     options.add_argument("--set", nargs="*", default=[], help="settings in place of the shipped ones: teach.checks=0")
+    options.add_argument("--users", nargs="*", default=[], help="only these wishes, in this order: hours-first")
     given = options.parse_args()
     KEPT.mkdir(parents=True, exist_ok=True)
     product = product_digest()
     found = []
     for seed in given.seeds:
-        name = "-".join([product, Path(folder_of(MODEL)).name, str(seed), str(given.problems), *sorted(given.set)])
+        chosen = [str(seed), str(given.problems), *sorted(given.set), *given.users]
+        name = "-".join([product, Path(folder_of(MODEL)).name, *chosen])
         path = KEPT / f"{name}.json"
         if not path.is_file():
-            run = asyncio.run(one(seed, RunSettings(problems=given.problems), given.set))
+            run = asyncio.run(one(seed, RunSettings(problems=given.problems), given))
             path.write_text(json.dumps(run, indent=1) + "\n", "utf-8")
         found.append(summed_up(json.loads(path.read_text("utf-8"))))
         progress(f"seed {seed}: {found[-1]}")
