@@ -207,7 +207,7 @@ async def test_it_is_read_in_the_order_in_which_the_base_model_follows_both(
     last: tuple[int, ...], first: tuple[int, ...]
 ) -> None:
     """Where it drowns, or drowns what was followed, the reply that is learned would leave out one of the two."""
-    engine = reader(bare=(1, 1, 1), known=(7, 7, 7), plain=(5, 5, 6), known_plain=last, stern=first)
+    engine = reader(bare=(1, 1, 1), known=(7, 7, 7), plain=(5, 6, 6), known_plain=last, stern=first)
     guide = Demonstrator(engine, base_serves, InOrder(labelled), (2,), TeachSettings(probe_tokens=8))
     found = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
     in_order = f"{KNOWN} {PLAIN}" if last == (7, 5, 6) else f"{PLAIN} {KNOWN}"

@@ -99,7 +99,7 @@ class Demonstrator:
             if without is None:
                 found = await self._slipped(turn, bare, known, assembled) or await self._objecting(turn, sample)
             else:
-                found = await self._together(turn, bare, followed, sample)
+                found = await self._together(turn, followed, sample)
                 if found is None:
                     found = await self._moving(turn, bare, _lasting(await assembled(()), turn))
             return replace(sample, hints=()) if found is None else await self._elsewhere(turn, known, found.sample)
@@ -154,16 +154,30 @@ class Demonstrator:
 
     async def _likeliest(
         self, turn: Turn, hints: Sequence[PlacedHint], said: tuple[int, ...]
-    ) -> tuple[tuple[PlacedHint, ...], Prompt, tuple[float, ...]] | None:
+    ) -> tuple[Sequence[PlacedHint], Prompt, tuple[float, ...]] | None:
         """The hints in the order in which they make a reply likeliest, the prompt with them, and its log-probabilities.
 
-        None if the template refuses.
+        If the reply does not show all of them there, in the given order: where it has lost a wish, the likeliest order
+        is one in which the base model does not follow it either. None if the template refuses.
         """
-        read = [(order, await reading(self.renderer, turn, order)) for order in orders(hints)]
-        tried = [(order, prompt) for order, prompt in read if prompt is not None]
-        logps = await asyncio.gather(*(reply_logp(self.engine, prompt, said, BASE) for _, prompt in tried))
-        found = [(order, prompt, logp) for (order, prompt), logp in zip(tried, logps, strict=True)]
-        return max(found, key=lambda each: sum(each[2]), default=None)
+        found = []
+        for order in orders(hints):
+            prompt = await reading(self.renderer, turn, order)
+            if prompt is None:
+                return None
+            found.append((order, prompt, await reply_logp(self.engine, prompt, said, BASE)))
+        order, prompt, logp = max(found, key=lambda each: sum(each[2]))
+        return (order, prompt, logp) if len(await self._shows(turn, order, said)) == len(hints) else found[0]
+
+    async def _shows(self, turn: Turn, hints: Sequence[PlacedHint], said: tuple[int, ...]) -> list[PlacedHint]:
+        """Those hints that a reply shows: with the others alone it is less likely."""
+        whole, shown = await reading(self.renderer, turn, hints), list[PlacedHint]()
+        logp = None if whole is None else await self._logp(whole, said)
+        for index, hint in enumerate(hints if logp is not None else ()):
+            without = await reading(self.renderer, turn, [*hints[:index], *hints[index + 1 :]])
+            if logp is not None and without is not None and logp - await self._logp(without, said) >= FOLLOWED_NATS:
+                shown.append(hint)
+        return shown
 
     async def speaks_against(self, turn: Turn, rehearsal: Sample, hint: str) -> bool | None:
         """Whether the base model finds a rehearsed reply less likely with one more hint besides those that it follows.
@@ -185,23 +199,21 @@ class Demonstrator:
         except EngineError:
             return None
 
-    async def _together(
-        self, turn: Turn, bare: Prompt, followed: Sequence[PlacedHint], sample: Sample
-    ) -> _EffectiveHint | None:
-        """As `_moving`, with the hints in the first order in which the demonstration follows most of those `followed`.
+    async def _together(self, turn: Turn, followed: Sequence[PlacedHint], sample: Sample) -> _EffectiveHint | None:
+        """As `_moving`, with the hints in the first order in which the demonstration shows most of them.
 
-        If another order makes this demonstration likelier, it is that one, unless its own demonstration follows fewer.
-        The turn's own hint comes last in the sample.
+        If another order makes one that shows all of them likelier, it is that one, unless its own demonstration shows
+        fewer. The turn's own hint comes last in the sample.
         """
         best, most = None, -1
         tried = orders([*followed, None])  # None stands for the turn's own hint
         for order in tried:
-            found, kept = await self._in_order(turn, bare, followed, sample, order)
+            found, kept = await self._in_order(turn, followed, sample, order)
             if found is not None and kept > most:
                 best, most = found, kept
-            if most == len(followed):
+            if most > len(followed):
                 break
-        if best is None or not best.shown:
+        if best is None or most <= len(followed):
             return best
         own, said = replace(sample, hints=best.hints), best.shown[0].tokens
         read = [(await self._reordered(turn, followed, own, order)).hints for order in tried]
@@ -209,25 +221,23 @@ class Demonstrator:
         likeliest = max(range(len(tried)), key=logps.__getitem__)
         if read[likeliest] == best.hints:
             return best
-        found, kept = await self._in_order(turn, bare, followed, sample, tried[likeliest])
+        found, kept = await self._in_order(turn, followed, sample, tried[likeliest])
         return best if found is None or kept < most else found
 
     async def _in_order(
-        self,
-        turn: Turn,
-        bare: Prompt,
-        followed: Sequence[PlacedHint],
-        sample: Sample,
-        order: Sequence[PlacedHint | None],
+        self, turn: Turn, followed: Sequence[PlacedHint], sample: Sample, order: Sequence[PlacedHint | None]
     ) -> tuple[_EffectiveHint | None, int]:
-        """As `_moving`, with the hints in this order, and how many of those `followed` the demonstration follows."""
+        """As `_moving`, with the hints in this order, and how many of them the demonstration shows."""
         without = await reading(self.renderer, turn, [one for one in order if one is not None])
         if without is None:
             return None, 0
         found = await self._moving(turn, without, await self._reordered(turn, followed, sample, order))
         if found is None or not found.shown:
             return found, 0
-        return found, len(await self._likelier(turn, bare, followed, found.shown[0].tokens))
+        at = last_user_index(turn.messages) or 0
+        own = PlacedHint(at, "", _own_words(found.hints[0].text, followed))
+        placed = [own if one is None else one for one in order]
+        return found, len(await self._shows(turn, placed, found.shown[0].tokens))
 
     async def _reordered(
         self, turn: Turn, known: Sequence[PlacedHint], sample: Sample, order: Sequence[PlacedHint | None]

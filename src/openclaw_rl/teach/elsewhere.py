@@ -236,10 +236,10 @@ class OtherRequests:
         return hints, hinted, None if hinted is None else await self.content.drawn(hinted, asked.seed)
 
     async def _together(self, asked: AskedRequest, hints: Sequence[str], new: str = "") -> Reading | None:
-        """Of up to `DRAWS` replies to these hints, in several orders, the first that follows most of them.
+        """Of up to `DRAWS` replies to these hints, in several orders, the first that shows most of them.
 
-        What a demonstration leaves out is unlearned. It is read in the order in which it is likeliest. None if no reply
-        ends, or none shows the `new` hint, if one is given: is less likely without it.
+        What a demonstration leaves out is unlearned. One that shows all is read in the order in which it is likeliest.
+        None if no reply ends, or none shows the `new` hint, if one is given.
         """
         if len(hints) < 2:
             return None
@@ -247,13 +247,14 @@ class OtherRequests:
         for draw in range(DRAWS):
             order = tried[draw % len(tried)]
             _, hinted, said = await self._drawn(replace(asked, seed=asked.seed + draw * DRAW_SEEDS), order)
-            if hinted is None or said is None or (new and not await self._shows(asked, order, new, said)):
+            if hinted is None or said is None:
                 continue
-            if (followed := await self._followed(asked, [one for one in hints if one != new], said)) > most:
-                best, most = said, followed
-            if most == len(hints) - bool(new):
-                break
-        return None if best is None else await self._likeliest(asked, tried, best)
+            shown = [hint for hint in order if await self._shows(asked, order, hint, said)]
+            if len(shown) > most and (not new or new in shown):
+                best, most = (order, hinted, said), len(shown)
+            if best is not None and most == len(hints):
+                return await self._likeliest(asked, tried, said)
+        return best
 
     async def _likeliest(
         self, asked: AskedRequest, tried: Sequence[tuple[str, ...]], said: SampledReply
@@ -265,19 +266,12 @@ class OtherRequests:
         logp, (order, hinted) = max(zip(logps, found, strict=True), key=lambda each: sum(each[0]))
         return order, hinted, replace(said, logp=logp)
 
-    async def _shows(self, asked: AskedRequest, hints: Sequence[str], new: str, said: SampledReply) -> bool:
-        """Whether a reply to several hints is less likely if one of them is left out."""
-        without = await self.prompt(asked.turn, _with(asked.request.messages, [one for one in hints if one != new]))
+    async def _shows(self, asked: AskedRequest, hints: Sequence[str], hint: str, said: SampledReply) -> bool:
+        """Whether a reply to several hints shows one of them: is less likely with the others alone."""
+        without = await self.prompt(asked.turn, _with(asked.request.messages, [one for one in hints if one != hint]))
         if without is None:
             return False
         return sum(said.logp) - sum(await reply_logp(self.engine, without, said.tokens, BASE)) >= CONCERNS_NATS
-
-    async def _followed(self, asked: AskedRequest, hints: Sequence[str], said: SampledReply) -> int:
-        """How many of these hints a reply follows: each alone makes it likelier than it is without hints."""
-        alone = [await self.prompt(asked.turn, _with(asked.request.messages, [one])) for one in hints]
-        prompts = [asked.bare, *(prompt for prompt in alone if prompt is not None)]
-        bare, *told = await asyncio.gather(*(reply_logp(self.engine, one, said.tokens, BASE) for one in prompts))
-        return sum(sum(logp) - sum(bare) >= CONCERNS_NATS for logp in told)
 
     async def _concerns(self, asked: AskedRequest, hint: str) -> bool:
         """Whether a hint concerns a request. Next to others it would only distract: given many, a model follows few."""
