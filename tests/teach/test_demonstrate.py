@@ -356,6 +356,15 @@ async def test_what_it_rehearses_is_read_in_the_order_that_makes_the_reply_likel
     assert found.hints == (HintPrompt(f"{PLAIN} {KNOWN}", prompt_of([STERN]).tokens),)
 
 
+async def test_but_where_it_has_lost_one_of_them_it_is_read_as_they_came() -> None:
+    """In the order that makes it likeliest the base model loses that wish, too: it would stay lost."""
+    says = {"bare": (1, 1, 1), "known": (7, 7, 1), "plain": SERVED, "known_plain": (7, 7, 1), "stern": SERVED}
+    guide = Demonstrator(reader(**says), base_serves, InOrder(labelled), (2,), TeachSettings(probe_tokens=8))
+    known = [PlacedHint(0, text, text) for text in (KNOWN, PLAIN)]
+    found = await guide.rehearsed(the_turn(), prompt_of(()), known, assembling())
+    assert found.hints == ()  # the base model would hardly have said it there
+
+
 async def test_what_was_said_behind_hints_is_told_by_those_it_follows() -> None:
     engine = reader(bare=(5, 6, 7), plain=SERVED, stern=(5, 6, 7), plain_stern=SERVED)
     guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8))
