@@ -29,13 +29,11 @@ Says = dict[frozenset[str], tuple[int, ...]]
 class Reader:
     """Says what `says` has for the hints it reads: each of its tokens in its place at -0.1 nats, any other at -2.1.
 
-    Behind `colder` hints any other is a nat less likely, behind `unsure` ones its own are at -0.3. What a served
-    version says without hints is `learned`.
+    Behind `colder` hints any other is a nat less likely. What a served version says without hints is `learned`.
     """
 
     says: Says
     colder: frozenset[str] = frozenset()
-    unsure: frozenset[str] = frozenset()
     learned: tuple[int, ...] = ()
     is_away: bool = False
     longest: int | None = None
@@ -54,8 +52,7 @@ class Reader:
             likely = self.learned
         is_colder = self.colder and prompt.tokens[:start] == prompt_of(self.colder).tokens
         other = -3.1 if is_colder else -2.1
-        own = -0.3 if self.unsure and prompt.tokens[:start] == prompt_of(self.unsure).tokens else -0.1
-        logp = tuple(own if likely[at : at + 1] == (token,) else other for at, token in enumerate(said))
+        logp = tuple(-0.1 if likely[at : at + 1] == (token,) else other for at, token in enumerate(said))
         return Scores(start, logp, ())
 
     async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:

@@ -202,45 +202,13 @@ class InOrder(LetterRenderer):
         )
 
 
-@pytest.mark.parametrize(("last", "first"), [((7, 5, 6), SERVED), (SERVED, (7, 5, 6)), ((5, 6, 6), (7, 5, 6))])
-async def test_it_is_read_in_the_order_in_which_the_base_model_follows_both(
-    last: tuple[int, ...], first: tuple[int, ...]
-) -> None:
-    """Where it drowns, or drowns what was followed, the reply that is learned would leave out one of the two."""
-    engine = reader(bare=(1, 1, 1), known=(7, 7, 7), plain=(5, 6, 6), known_plain=last, stern=first)
-    guide = Demonstrator(engine, base_serves, InOrder(labelled), (2,), TeachSettings(probe_tokens=8))
-    found = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
-    in_order = f"{KNOWN} {PLAIN}" if last == (7, 5, 6) else f"{PLAIN} {KNOWN}"
-    assert [hint.text for hint in found.hints] == [in_order] and [one.tokens for one in found.shown] == [(7, 5, 6)]
-
-
-async def test_of_two_orders_in_which_it_follows_both_it_is_the_one_that_makes_the_reply_likelier() -> None:
-    """The base model is told both in the prompt that it is learned from, and it must be sure of both."""
-    engine = reader(bare=(1, 1, 1), known=(7, 7, 7), plain=(5, 5, 6), known_plain=(7, 5, 6), stern=(7, 5, 6))
-    engine.unsure = frozenset({KNOWN, PLAIN})
-    guide = Demonstrator(engine, base_serves, InOrder(labelled), (2,), TeachSettings(probe_tokens=8))
-    found = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
-    assert [hint.text for hint in found.hints] == [f"{PLAIN} {KNOWN}"] and found.shown
-
-
-class Renamed(LetterRenderer):
-    """Reads a hint as if it had the words of another one."""
-
-    def __init__(self, hint: str, to: str) -> None:
-        super().__init__(labelled)
-        self.hint, self.to = hint, to
-
-    def reread(self, turn: Turn, messages: Sequence[Message]) -> Prompt:
-        return super().reread(turn, [item.with_text(item.text.replace(self.hint, self.to)) for item in messages])
-
-
 async def test_a_hint_that_means_nothing_in_another_task_is_learned_beside_what_is_followed_or_not_at_all() -> None:
     """Learned alone it would undo what the reply follows, for nothing that comes again."""
     once = replace(the_turn(), messages=(message(Role.USER, "What did Anna buy?"),))
 
     async def found(hint: str, engine: Reader, known: Sequence[str]) -> Sample:
         told = [PlacedHint(0, text, text) for text in known]
-        guide = Demonstrator(engine, base_serves, Renamed(hint, PLAIN), (2,), TeachSettings(probe_tokens=8))
+        guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8))
 
         async def assembled(beside: Sequence[PlacedHint]) -> Sample:
             made = await assembling(PLAIN)(beside)

@@ -8,7 +8,6 @@ about the reply it was given for has nothing to teach, however often it is given
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -79,9 +78,8 @@ class Demonstrator:
         reply or the engine is unavailable, the sample is returned as assembled, with all known hints.
 
         What the reply follows already must not be unlearned without need. So, if it follows known hints, the turn's
-        hint must change the reply even with these in the prompt (`_moving`), read in that order in which the base model
-        follows most of them (`_together`). If it does not, it is tried without them, unless it would mean nothing in
-        another task ("The right answer is 14").
+        hint must change the reply even with these in the prompt (`_moving`). If it does not, it is tried without them,
+        unless it would mean nothing in another task ("The right answer is 14").
 
         If the reply follows no known hint, the teacher need only find the reply less likely than the policy did: a user
         who wants the base model's usual behaviour back asks for what it says without any hint. The reply may also be a
@@ -99,7 +97,7 @@ class Demonstrator:
             if without is None:
                 found = await self._slipped(turn, bare, known, assembled) or await self._objecting(turn, sample)
             else:
-                found = await self._together(turn, followed, sample)
+                found = await self._moving(turn, without, sample)
                 if found is None:
                     found = await self._moving(turn, bare, _lasting(await assembled(()), turn))
             return replace(sample, hints=()) if found is None else await self._elsewhere(turn, known, found.sample)
@@ -199,61 +197,6 @@ class Demonstrator:
         except EngineError:
             return None
 
-    async def _together(self, turn: Turn, followed: Sequence[PlacedHint], sample: Sample) -> _EffectiveHint | None:
-        """As `_moving`, with the hints in the first order in which the demonstration shows most of them.
-
-        If another order makes one that shows all of them likelier, it is that one, unless its own demonstration shows
-        fewer. The turn's own hint comes last in the sample.
-        """
-        best, most = None, -1
-        tried = orders([*followed, None])  # None stands for the turn's own hint
-        for order in tried:
-            found, kept = await self._in_order(turn, followed, sample, order)
-            if found is not None and kept > most:
-                best, most = found, kept
-            if most > len(followed):
-                break
-        if best is None or most <= len(followed):
-            return best
-        own, said = replace(sample, hints=best.hints), best.shown[0].tokens
-        read = [(await self._reordered(turn, followed, own, order)).hints for order in tried]
-        logps = [await self._logp(Prompt(hints[0].tokens), said) if hints else -math.inf for hints in read]
-        likeliest = max(range(len(tried)), key=logps.__getitem__)
-        if read[likeliest] == best.hints:
-            return best
-        found, kept = await self._in_order(turn, followed, sample, tried[likeliest])
-        return best if found is None or kept < most else found
-
-    async def _in_order(
-        self, turn: Turn, followed: Sequence[PlacedHint], sample: Sample, order: Sequence[PlacedHint | None]
-    ) -> tuple[_EffectiveHint | None, int]:
-        """As `_moving`, with the hints in this order, and how many of them the demonstration shows."""
-        without = await reading(self.renderer, turn, [one for one in order if one is not None])
-        if without is None:
-            return None, 0
-        found = await self._moving(turn, without, await self._reordered(turn, followed, sample, order))
-        if found is None or not found.shown:
-            return found, 0
-        at = last_user_index(turn.messages) or 0
-        own = PlacedHint(at, "", _own_words(found.hints[0].text, followed))
-        placed = [own if one is None else one for one in order]
-        return found, len(await self._shows(turn, placed, found.shown[0].tokens))
-
-    async def _reordered(
-        self, turn: Turn, known: Sequence[PlacedHint], sample: Sample, order: Sequence[PlacedHint | None]
-    ) -> Sample:
-        """The sample with each hint, which is read with those `known`, read with them in another order."""
-        at, found = last_user_index(turn.messages), list[HintPrompt]()
-        if at is None:  # then it has no hints
-            return sample
-        for hint in sample.hints:
-            own = PlacedHint(at, "", _own_words(hint.text, known))
-            placed = [own if one is None else one for one in order]
-            prompt = await reading(self.renderer, turn, placed)
-            if prompt is not None:
-                found.append(HintPrompt(" ".join(one.text for one in placed), prompt.tokens))
-        return replace(sample, hints=tuple(found))
-
     async def _moving(self, turn: Turn, without: Prompt, sample: Sample) -> _EffectiveHint | None:
         """The sample's hint that has the most effect, and its demonstrations; None if it has too little.
 
@@ -318,18 +261,6 @@ class Demonstrator:
         Each makes it likelier than after the prompt `without`, by `FOLLOWED_NATS`. A reply may also be as a hint asks
         that is about something else, because weights that learned that hint follow it too widely.
         """
-        found = await self._likelier(turn, without, known, said)
-        if not found:
-            return []
-        sampling = Sampling(max_tokens=self._longest(len(said)), temperature=0.0, stop_ids=self.stop_ids)
-        own = await sampled_reply(self.engine, without, sampling, BASE)
-        concern = await asyncio.gather(*(concerns(self.engine, own, prompt) for _, prompt in found))
-        return [hint for (hint, _), is_concerned in zip(found, concern, strict=True) if is_concerned]
-
-    async def _likelier(
-        self, turn: Turn, without: Prompt, known: Sequence[PlacedHint], said: tuple[int, ...]
-    ) -> list[tuple[PlacedHint, Prompt]]:
-        """Those hints, each with its prompt, that make a reply likelier than after `without` by `FOLLOWED_NATS`."""
         readings = [
             (hint, prompt) for hint in known if (prompt := await reading(self.renderer, turn, [hint])) is not None
         ]
@@ -337,7 +268,13 @@ class Demonstrator:
             return []
         prompts = (without, *(prompt for _, prompt in readings))
         before, *hinted = await asyncio.gather(*(self._logp(prompt, said) for prompt in prompts))
-        return [one for one, logp in zip(readings, hinted, strict=True) if logp - before >= FOLLOWED_NATS]
+        found = [one for one, logp in zip(readings, hinted, strict=True) if logp - before >= FOLLOWED_NATS]
+        if not found:
+            return []
+        sampling = Sampling(max_tokens=self._longest(len(said)), temperature=0.0, stop_ids=self.stop_ids)
+        own = await sampled_reply(self.engine, without, sampling, BASE)
+        concern = await asyncio.gather(*(concerns(self.engine, own, prompt) for _, prompt in found))
+        return [hint for (hint, _), is_concerned in zip(found, concern, strict=True) if is_concerned]
 
     async def _logp(self, prompt: Prompt, said: tuple[int, ...], version: PolicyVersion = BASE) -> float:
         """The log-probability of a whole reply, in nats."""
@@ -368,16 +305,13 @@ class Demonstrator:
 
 
 def _own_words(hint: str, known: Sequence[PlacedHint]) -> str:
-    """The text of a turn's own hint without the known ones that the teacher reads before or after it.
+    """The text of a turn's own hint without the known ones that the teacher reads before it.
 
     On another request each of these is read or not, as it concerns that request.
     """
-    own, before = hint, ""
-    while own != before:
-        before = own
-        for item in known:
-            own = own.removeprefix(item.text).lstrip()
-            own = own.removesuffix(item.text).rstrip()
+    own = hint
+    for item in known:
+        own = own.removeprefix(item.text).lstrip()
     return own or hint
 
 
