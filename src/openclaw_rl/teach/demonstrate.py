@@ -164,18 +164,19 @@ class Demonstrator:
             if prompt is None:
                 return None
             found.append((order, prompt, await reply_logp(self.engine, prompt, said, BASE)))
-        order, prompt, logp = max(found, key=lambda each: sum(each[2]))
-        return (order, prompt, logp) if len(await self._shows(turn, order, said)) == len(hints) else found[0]
+        likeliest = max(found, key=lambda each: sum(each[2]))
+        order, _, logp = likeliest
+        return likeliest if len(found) == 1 or await self._shows_all(turn, order, sum(logp), said) else found[0]
 
-    async def _shows(self, turn: Turn, hints: Sequence[PlacedHint], said: tuple[int, ...]) -> list[PlacedHint]:
-        """Those hints that a reply shows: with the others alone it is less likely."""
-        whole, shown = await reading(self.renderer, turn, hints), list[PlacedHint]()
-        logp = None if whole is None else await self._logp(whole, said)
-        for index, hint in enumerate(hints if logp is not None else ()):
+    async def _shows_all(self, turn: Turn, hints: Sequence[PlacedHint], likely: float, said: tuple[int, ...]) -> bool:
+        """Whether a reply shows each of the hints: is less likely with the others alone than with all of them, which
+        is `likely`, in nats.
+        """
+        for index in range(len(hints)):
             without = await reading(self.renderer, turn, [*hints[:index], *hints[index + 1 :]])
-            if logp is not None and without is not None and logp - await self._logp(without, said) >= FOLLOWED_NATS:
-                shown.append(hint)
-        return shown
+            if without is None or likely - await self._logp(without, said) < FOLLOWED_NATS:
+                return False
+        return True
 
     async def speaks_against(self, turn: Turn, rehearsal: Sample, hint: str) -> bool | None:
         """Whether the base model finds a rehearsed reply less likely with one more hint besides those that it follows.
