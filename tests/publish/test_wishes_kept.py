@@ -113,11 +113,7 @@ async def test_praised_replies_become_no_less_likely(tmp_path: Path, score: floa
 @pytest.mark.parametrize(
     ("says", "why"),
     [
-        (
-            "It is four, and here is a bit more of it.$",
-            "its trial replies have 42 tokens, 7 before, and 12 are those of the base model with its users' hints in "
-            "the prompt",
-        ),
+        ("It is four, and here is more of it.$", "its trial replies have 36 tokens, 7 before"),
         ("abcdabcdabcdabcd$", "64% of its trial replies repeats itself, 0% before"),
     ],
 )

@@ -112,8 +112,7 @@ class Gate:
         """Checks that trial replies are sound, and neither longer nor more repetitive than the earlier replies."""
         probes = attempt.turns[: self.settings.probes]
         trials = replies.Trials(self.renderer, self._base)
-        found = await trials.replies(probes, attempt.candidate.version)
-        tried = [await self._excused(attempt, trial) for trial in found]
+        tried = await trials.replies(probes, attempt.candidate.version)
         faulty = [trial for trial in tried if trial.fault]
         attempt.metrics["gate_faults"] = float(len(faulty))
         if faulty:
@@ -130,26 +129,10 @@ class Gate:
         if attempt.trials:
             self._compare(attempt, attempt.trials)
 
-    async def _excused(self, attempt: GateTrial, trial: replies.TrialReply) -> replies.TrialReply:
-        """The trial reply without the fault that it does not end, if a wish makes the base model's as long."""
-        if trial.fault != replies.ENDLESS:
-            return trial
-        (prompt,) = await self._prompts.of_turns([trial.turn], await self._lessons(attempt, [trial.turn]))
-        told = await self._base.said(prompt)
-        is_wished = not told.has_ended or not replies.is_endless(trial.said, told.tokens)
-        return replace(trial, fault="") if is_wished else trial
-
-    async def _lessons(self, attempt: GateTrial, turns: Sequence[Turn]) -> VersionLessons:
-        samples = await self.store.effects.samples(attempt.candidate.turns)
-        taught = [hint.text for sample in samples if not sample.is_promoted for hint in sample.hints]
-        return VersionLessons(taught, list(dict.fromkeys(turn.user for turn in reversed(turns))))
-
     def _compare(self, attempt: GateTrial, sound: Sequence[replies.TrialReply]) -> None:
         length, given = replies.lengths(sound)
         again, was = replies.repetitions(sound)
         attempt.metrics |= {"gate_length": length, "gate_repetition": again}
-        steps = [trial for trial in sound if trial.turn.step is not None]  # `_compare_length` looks at the others
-        length, given = replies.lengths(steps) if steps else (0.0, 0.0)
         if length > self.settings.margins.length_max * given + LONGER:
             attempt.against = f"its trial replies have {length:.0f} tokens, {given:.0f} before"
         elif again > was + self.settings.margins.repetition_margin:
@@ -164,8 +147,10 @@ class Gate:
         attempt.trials = [trial for trial in attempt.trials if trial.turn.step is None]
         if not attempt.trials:
             return
+        samples = await self.store.effects.samples(attempt.candidate.turns)
+        taught = [hint.text for sample in samples if not sample.is_promoted for hint in sample.hints]
         turns = [trial.turn for trial in attempt.trials]
-        known = await self._lessons(attempt, turns)
+        known = VersionLessons(taught, list(dict.fromkeys(turn.user for turn in reversed(turns))))
         own = await self._prompts.of_turns(turns, known)
         others = await self._prompts.of_turns(await self._others(attempt), known)
         unasked = await self._prompts.of_nobody(known, own, most=self.settings.probe_others - len(others))
@@ -180,14 +165,11 @@ class Gate:
             self._weigh(attempt, groups)
 
     def _compare_length(self, attempt: GateTrial, own: Sequence[DepartureShare]) -> None:
-        """Checks that its replies are about as long as those before, or as a wish makes those of the base model."""
         length = sum(len(one.reply.tokens) for one in own) / len(own)
         told = sum(len(one.base.said.tokens) for one in own) / len(own)
         _, given = replies.lengths(attempt.trials)
         attempt.metrics["gate_length_told"] = told
-        margins = self.settings.margins
-        is_longer = length > margins.length_max * max(told, given) + LONGER
-        if is_longer or length + SHORTER < margins.length_min * min(told, given):
+        if length + SHORTER < self.settings.margins.length_min * min(told, given):
             attempt.against = (
                 f"its trial replies have {length:.0f} tokens, {given:.0f} before, and {told:.0f} are those of the base "
                 "model with its users' hints in the prompt"

@@ -17,7 +17,6 @@ from openclaw_rl.errors import RequestError
 from openclaw_rl.publish.divergence import Top, chance, departure, reached
 
 TOP_K = 20
-ENDLESS = "does not end"  # a fault of a trial reply
 REMEMBERED = 64  # prompts: the next version is mostly tried on the same
 RUN = 4  # tokens: a run of this many that was in the reply before is a repetition
 
@@ -193,8 +192,9 @@ class Trials:
         return await asyncio.gather(*(self._reply(turn, version) for turn in turns))
 
     async def _reply(self, turn: Turn, version: PolicyVersion) -> TrialReply:
-        said = await self.base.reply(turn.prompt, version)
-        never_ends = is_endless(said, turn.completion.tokens)
+        exploded = 2 * len(turn.completion.tokens) + 32
+        said = await self.base.reply(turn.prompt, version, most=min(self.base.most, exploded))
+        never_ends = len(said.tokens) >= exploded and not said.has_ended
         return TrialReply(turn, said, self._fault(said.tokens, never_ends=never_ends))
 
     def _fault(self, tokens: tuple[int, ...], *, never_ends: bool) -> str:
@@ -206,12 +206,7 @@ class Trials:
             return "empty"
         if is_loop(tokens):
             return "a loop"
-        return ENDLESS if never_ends else ""
-
-
-def is_endless(said: ScoredReply, beside: Sequence[int]) -> bool:
-    """Whether a reply was cut and is already more than twice as long as another one to the same prompt."""
-    return not said.has_ended and len(said.tokens) >= 2 * len(beside) + 32
+        return "does not end" if never_ends else ""
 
 
 def lengths(trials: Sequence[TrialReply]) -> tuple[float, float]:
