@@ -3,7 +3,7 @@
 The model is the world `museum`: four kinds of problems, and for each a format, first words and last words. Each wish is
 taught until three sessions in a row need no correction, eight at most, in an order that the seed chooses; afterwards
 nobody speaks of it again. In the end first replies to unseen problems are measured without anything in the prompt. A
-wish holds if 80 % of them follow it; the base model is measured with all twelve hints in its prompt in the same way.
+wish holds if 80 % of them follow it; the base model is measured with all their hints in its prompt in the same way.
 The judge knows what the user meant: the bundled one knows none of these kinds. Nothing else is set but what `--set`
 changes; `--users` teaches only some of the wishes. Runs are kept in build/many-wishes under a digest of the product.
 The last line is one line of JSON.
@@ -159,6 +159,10 @@ def main() -> None:
     options.add_argument("--set", nargs="*", default=[], help="settings in place of the shipped ones: teach.checks=0")
     options.add_argument("--users", nargs="*", default=[], help="only these wishes, in this order: hours-first")
     given = options.parse_args()
+    if wrong := [each for each in given.set if "=" not in each]:
+        options.error(f"{wrong[0]!r} sets nothing: write KEY=VALUE")
+    if unknown := set(given.users) - (names := {user.name for user in users_of(MODEL, 0)}):
+        options.error(f"there is no wish {', '.join(sorted(unknown))}: choose among {', '.join(sorted(names))}")
     KEPT.mkdir(parents=True, exist_ok=True)
     product = product_digest()
     found = []
@@ -177,6 +181,7 @@ def main() -> None:
         "hold": hold,
         "share": round(hold / told, 4) if told else None,
         "set": given.set,
+        "users": given.users,
         "runs": found,
     }
     finish(figures | {"conditions": conditions(MODEL, threads=1, seeds=given.seeds, repeats=1)})

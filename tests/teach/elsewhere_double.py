@@ -60,8 +60,7 @@ class Base:
     `surprise` is what each token of a user's words costs it, in nats; words that hold `not_surprised` cost little. Told
     a hint after its own reply it says `again`, if anything; a token that it does not say has `unlikely` nats. Told
     several hints it follows `only` one, if that is among them, and says "kind", but "plain" with seeds from `late` on.
-    It says "kinin" to these hints in an order of `both`; each
-    token of a reply to `unsure` words has -0.2 nats.
+    It says "kinin" to hints in an order of `both`; each token of a reply to `unsure` words has -0.2 nats.
     """
 
     invented: tuple[str, ...] = ()

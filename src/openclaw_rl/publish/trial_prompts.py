@@ -76,8 +76,9 @@ class TrialPrompts:
     async def _concerned(
         self, bare: Prompt, hinted: Hinted, wishes: Sequence[tuple[str, ...]], taught: Sequence[str]
     ) -> list[tuple[str, ...]]:
-        """The wishes that concern a prompt: each of the newest alone, then all of each user, newly taught ones last and
-        in other orders.
+        """The wishes that concern a prompt: each of the newest alone, then all of each user in several orders.
+
+        The last of these has the newly taught ones last: the base model's reply is drawn with the last reading.
 
         Teaching reads earlier wishes where they concern a request (`teach/elsewhere.py`), in the order in which the
         base model follows most of them, so a version says what the base model says given these, and what it says given

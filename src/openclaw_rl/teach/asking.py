@@ -57,6 +57,21 @@ async def sampled_reply(engine: Engine, prompt: Prompt, sampling: Sampling, vers
     return SampledReply(tuple(item.token for item in said), tuple(item.logp for item in said), version)
 
 
+async def are_shown(
+    engine: Engine, without: Sequence[Prompt | None], said: tuple[int, ...], likely: float
+) -> list[bool]:
+    """Which of several hints a reply shows: it is less likely with the others alone. Raises EngineError.
+
+    `without` are the prompts that lack one hint each, None if the template refuses; `likely` is the reply's
+    log-probability with all of them, in nats.
+    """
+
+    async def one(prompt: Prompt | None) -> bool:
+        return prompt is not None and likely - sum(await reply_logp(engine, prompt, said, BASE)) >= CONCERNS_NATS
+
+    return await asyncio.gather(*map(one, without))
+
+
 async def concerns(engine: Engine, own: SampledReply, hinted: Prompt) -> bool:
     """Whether a hint changes what the base model replies: given it, its `own` reply without it is less likely.
 

@@ -19,7 +19,7 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
-from openclaw_rl.teach.asking import concerns, is_strange, reading, reply_logp, sampled_reply
+from openclaw_rl.teach.asking import are_shown, concerns, is_strange, reading, reply_logp, sampled_reply
 from openclaw_rl.teach.elsewhere import OtherRequests
 from openclaw_rl.teach.near import NearRequests
 from openclaw_rl.teach.settings import TeachSettings
@@ -155,28 +155,21 @@ class Demonstrator:
     ) -> tuple[Sequence[PlacedHint], Prompt, tuple[float, ...]] | None:
         """The hints in the order in which they make a reply likeliest, the prompt with them, and its log-probabilities.
 
-        If the reply does not show all of them there, in the given order: where it has lost a wish, the likeliest order
-        is one in which the base model does not follow it either. None if the template refuses.
+        The given order if the reply does not show all of them there: where it has lost a wish, the likeliest order is
+        one in which the base model does not follow it either. None if the template refuses.
         """
-        found = []
-        for order in orders(hints):
-            prompt = await reading(self.renderer, turn, order)
-            if prompt is None:
-                return None
-            found.append((order, prompt, await reply_logp(self.engine, prompt, said, BASE)))
+        tried = orders(hints)
+        prompts = [prompt for order in tried if (prompt := await reading(self.renderer, turn, order)) is not None]
+        if len(prompts) < len(tried):
+            return None
+        logps = await asyncio.gather(*(reply_logp(self.engine, prompt, said, BASE) for prompt in prompts))
+        found = list(zip(tried, prompts, logps, strict=True))
         likeliest = max(found, key=lambda each: sum(each[2]))
+        if len(found) == 1:
+            return likeliest
         order, _, logp = likeliest
-        return likeliest if len(found) == 1 or await self._shows_all(turn, order, sum(logp), said) else found[0]
-
-    async def _shows_all(self, turn: Turn, hints: Sequence[PlacedHint], likely: float, said: tuple[int, ...]) -> bool:
-        """Whether a reply shows each of the hints: is less likely with the others alone than with all of them, which
-        is `likely`, in nats.
-        """
-        for index in range(len(hints)):
-            without = await reading(self.renderer, turn, [*hints[:index], *hints[index + 1 :]])
-            if without is None or likely - await self._logp(without, said) < FOLLOWED_NATS:
-                return False
-        return True
+        without = [await reading(self.renderer, turn, [one for one in order if one is not hint]) for hint in order]
+        return likeliest if all(await are_shown(self.engine, without, said, sum(logp))) else found[0]
 
     async def speaks_against(self, turn: Turn, rehearsal: Sample, hint: str) -> bool | None:
         """Whether the base model finds a rehearsed reply less likely with one more hint besides those that it follows.

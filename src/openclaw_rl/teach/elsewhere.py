@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
-from openclaw_rl.core.hint import CONCERNS_NATS, PlacedHint, last_user_index, orders, with_hints
+from openclaw_rl.core.hint import PlacedHint, last_user_index, orders, with_hints
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
@@ -28,12 +28,12 @@ from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import RequestError
-from openclaw_rl.teach.asking import concerns, reply_logp
+from openclaw_rl.teach.asking import are_shown, concerns, reply_logp
 from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
 from openclaw_rl.teach.made_up import MadeUpRequests, Opens, of_many_kinds
 from openclaw_rl.teach.settings import TeachSettings
 
-DRAWS, DRAW_SEEDS = 4, 1_000  # of a reply to several hints until it follows all of them, and between their seeds
+DRAWS, DRAW_SEEDS = 4, 1_000  # of a reply to several hints until it shows all of them, and between their seeds
 AT_ONCE = 2  # requests that are handled at the same time
 LATER = 2  # one less than the most requests in the middle of conversations
 WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to begin occurs as often as it is chosen
@@ -232,7 +232,7 @@ class OtherRequests:
         return await self._drawn(asked, [hint])
 
     async def _drawn(self, asked: AskedRequest, hints: Sequence[str]) -> Reading:
-        hinted = await self.prompt(asked.turn, _with(asked.request.messages, hints))
+        hinted = await self._read_with(asked, hints)
         return hints, hinted, None if hinted is None else await self.content.drawn(hinted, asked.seed)
 
     async def _together(self, asked: AskedRequest, hints: Sequence[str], new: str = "") -> Reading | None:
@@ -249,34 +249,26 @@ class OtherRequests:
             _, hinted, said = await self._drawn(replace(asked, seed=asked.seed + draw * DRAW_SEEDS), order)
             if hinted is None or said is None:
                 continue
-            shown = [hint for hint in order if await self._shows(asked, order, hint, said)]
-            if len(shown) > most and (not new or new in shown):
-                best, most = (order, hinted, said), len(shown)
-            if best is not None and most == len(hints):
+            without = [await self._read_with(asked, [one for one in order if one != hint]) for hint in order]
+            is_shown = dict(zip(order, await are_shown(self.engine, without, said.tokens, sum(said.logp)), strict=True))
+            if all(is_shown.values()):
                 return await self._likeliest(asked, tried, said)
+            if sum(is_shown.values()) > most and (not new or is_shown[new]):
+                best, most = (order, hinted, said), sum(is_shown.values())
         return best
 
-    async def _likeliest(
-        self, asked: AskedRequest, tried: Sequence[tuple[str, ...]], said: SampledReply
-    ) -> Reading | None:
+    async def _likeliest(self, asked: AskedRequest, tried: Sequence[tuple[str, ...]], said: SampledReply) -> Reading:
         """A reply, read with hints in that order in which it is likeliest."""
-        read = [(order, await self.prompt(asked.turn, _with(asked.request.messages, order))) for order in tried]
+        read = [(order, await self._read_with(asked, order)) for order in tried]
         found = [(order, prompt) for order, prompt in read if prompt is not None]
         logps = await asyncio.gather(*(reply_logp(self.engine, prompt, said.tokens, BASE) for _, prompt in found))
         logp, (order, hinted) = max(zip(logps, found, strict=True), key=lambda each: sum(each[0]))
         return order, hinted, replace(said, logp=logp)
 
-    async def _shows(self, asked: AskedRequest, hints: Sequence[str], hint: str, said: SampledReply) -> bool:
-        """Whether a reply to several hints shows one of them: is less likely with the others alone."""
-        without = await self.prompt(asked.turn, _with(asked.request.messages, [one for one in hints if one != hint]))
-        if without is None:
-            return False
-        return sum(said.logp) - sum(await reply_logp(self.engine, without, said.tokens, BASE)) >= CONCERNS_NATS
-
     async def _concerns(self, asked: AskedRequest, hint: str) -> bool:
         """Whether a hint concerns a request. Next to others it would only distract: given many, a model follows few."""
         own = await self.without_hints(asked)
-        hinted = await self.prompt(asked.turn, _with(asked.request.messages, [hint]))
+        hinted = await self._read_with(asked, [hint])
         return own is None or hinted is None or await concerns(self.engine, own, hinted)
 
     async def anchored(self, asked: AskedRequest, hints: Sequence[str]) -> Prompt | None:
@@ -302,6 +294,9 @@ class OtherRequests:
         """The check that finds replies with a hint that contradict the reply without it."""
         longest = self.settings.probe_tokens
         return ContentCheck(self.engine, self.renderer, self.stop_ids, longest, self.warmth, self.contradictions)
+
+    async def _read_with(self, asked: AskedRequest, hints: Sequence[str]) -> Prompt | None:
+        return await self.prompt(asked.turn, _with(asked.request.messages, hints))
 
     async def prompt(self, turn: Turn, messages: Sequence[Message]) -> Prompt | None:
         """The prompt of messages in the place of a turn's; None if the template refuses."""

@@ -32,7 +32,7 @@ def world(name: str) -> World:
         return made
     if body not in tuple(Architecture):
         raise ConfigError(f"there is no architecture {body!r}", fix=f"choose among {', '.join(Architecture)}")
-    was, architecture = made.architecture, Architecture(body)
-    is_wider = was is Architecture.QWEN3_MOE is not architecture
-    shape = replace(made.shape, inner=AT_ONCE * made.shape.inner) if is_wider else made.shape
-    return replace(made, architecture=architecture, shape=shape)
+    other = replace(made, architecture=Architecture(body))
+    if other.architecture is made.architecture or made.architecture is not Architecture.QWEN3_MOE:
+        return other
+    return replace(other, shape=replace(made.shape, inner=AT_ONCE * made.shape.inner))
