@@ -119,6 +119,39 @@ async def test_a_reply_that_became_much_shorter_is_refused(tmp_path: Path) -> No
     )
 
 
+TERSE, NICE = "Seven.$", "Seven, dear.$"
+LONG = "Three apples are red, four are green: seven.$"
+ENDLESS = f"Three apples are red, and four are green, which makes seven. {''.join(map(chr, range(1000, 1200)))}$"
+
+
+@pytest.mark.parametrize(
+    ("hint", "usual", "says", "why"),
+    [
+        ("Explain every step.", TERSE, LONG, ""),
+        ("Explain every step.", TERSE, ENDLESS, ""),
+        ("Be polite.", TERSE, LONG, "its trial replies have 45 tokens, 7 before; 39 are allowed"),
+        ("Be polite.", TERSE, ENDLESS, "1 of 1 trial replies are degenerate (does not end), 0 before"),
+        ("Explain every step.", ENDLESS, LONG, "its trial replies have 45 tokens, 7 before; 28 are allowed"),
+    ],
+)
+async def test_replies_may_grow_as_a_wish_makes_those_of_the_base_model_grow(
+    tmp_path: Path, hint: str, usual: str, says: str, why: str
+) -> None:
+    """A terse model's explanations are many times as long as its answers were: that is what was asked for.
+
+    Where the base model's own replies do not end, they are no measure.
+    """
+    base: dict[str, Says] = {"Explain": {says: 1.0}, "Be polite.": {NICE: 1.0}, "": {usual: 1.0}}
+    minds = Knowing(knows={BASE: base, version(1): {"": {says: 1.0}}})
+    async with flowing(tmp_path, minds, PublishSettings(probe_others=0, kl_max=99.0, departs_max=1.0)) as flow:
+        await flow.talk(turn("a", "How many?", answer=TERSE))
+        await flow.store.hints.adopt("ann", Hint(hint), at_s=1.0)
+        row = await flow.candidate(1)
+        await flow.served.load(row)
+        found = await flow.stage.gate.check(row, parent=version(0))
+        assert (found.passed, found.why) == (not why, why or "passed the gate")
+
+
 async def test_a_kind_of_request_that_nobody_corrected_is_looked_at_too(tmp_path: Path) -> None:
     base: dict[str, Says] = {"": {ANSWER: 1.0}}
     lost: dict[str, Says] = {"buys": {"Ann has 9 apples.$": 1.0}, "": {ANSWER: 1.0}}

@@ -113,7 +113,7 @@ async def test_praised_replies_become_no_less_likely(tmp_path: Path, score: floa
 @pytest.mark.parametrize(
     ("says", "why"),
     [
-        ("It is four, and here is more of it.$", "its trial replies have 36 tokens, 7 before"),
+        ("It is four, and here is more of it.$", "its trial replies have 36 tokens, 7 before; 28 are allowed"),
         ("abcdabcdabcdabcd$", "64% of its trial replies repeats itself, 0% before"),
     ],
 )

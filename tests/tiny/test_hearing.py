@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from openclaw_rl.errors import ConfigError
 from openclaw_rl.judge.encoder import ABOUT, WEIGHTS, Encoder
 from openclaw_rl.tiny import hearing_build
 from openclaw_rl.tiny.cli import app
@@ -112,7 +114,24 @@ def test_members_taught_side_by_side_make_the_same_judge(tmp_path: Path) -> None
     assert (tmp_path / "apart" / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
 
 
+def test_a_build_goes_on_only_from_a_checkpoint_of_the_same_parts(tmp_path: Path) -> None:
+    hearing_build.build(tmp_path, lessons=SHORT, only=1)
+    with pytest.raises(ConfigError, match=r"judge-checkpoint-1.pt is of a build with other parts of sentences"):
+        hearing_build.build(tmp_path, lessons=replace(SHORT, share=PartsShare.TAUGHT), only=1)
+
+
+def test_what_is_shipped_is_taught_all_parts_and_what_is_measured_is_not(tmp_path: Path) -> None:
+    def examples(share: PartsShare) -> list[object]:
+        hearing_build.build(tmp_path / share, lessons=replace(SHORT, share=share))
+        return json.loads((tmp_path / share / ABOUT).read_text("utf-8"))["made"]["data_digests"]
+
+    assert SHORT.share is hearing_build.FULL.share is PartsShare.ALL
+    assert examples(PartsShare.ALL) != examples(PartsShare.TAUGHT)
+
+
 def test_known_words_are_of_taught_parts_and_fill_the_rows() -> None:
+    every, taught = (set(known(46_000, share=share)[0]) for share in (PartsShare.ALL, PartsShare.TAUGHT))
+    assert taught < every
     words, groups = known(3_000)
     assert 1 + len(words) + len(groups) == 3_000
     assert {"the", "markdown", "?", "kurz"} <= set(words)
@@ -120,7 +139,7 @@ def test_known_words_are_of_taught_parts_and_fill_the_rows() -> None:
 
 
 def test_the_command_makes_a_judge_and_measures_it_on_kept_parts(tmp_path: Path) -> None:
-    ran = CliRunner().invoke(app, ["judge", "--folder", str(tmp_path), "--short"])
+    ran = CliRunner().invoke(app, ["judge", "--folder", str(tmp_path), "--short", "--measure"])
     assert ran.exit_code == 0, ran.output
     assert "examples of parts kept back" in ran.output
     about = json.loads((tmp_path / ABOUT).read_text("utf-8"))

@@ -17,7 +17,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
 from openclaw_rl.publish import replies, wishes
 from openclaw_rl.publish.divergence import sum_of_divergence
-from openclaw_rl.publish.replies import BaseReplies, DepartureShare, mean_departure
+from openclaw_rl.publish.replies import BaseReplies, DepartureShare, TrialPrompt, mean_departure
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.tasks import TaskProbe
 from openclaw_rl.publish.trial_prompts import TrialPrompts, VersionLessons
@@ -113,6 +113,7 @@ class Gate:
         probes = attempt.turns[: self.settings.probes]
         trials = replies.Trials(self.renderer, self._base)
         tried = await trials.replies(probes, attempt.candidate.version)
+        tried = [await self._excused(attempt, trials, trial) for trial in tried]
         faulty = [trial for trial in tried if trial.fault]
         attempt.metrics["gate_faults"] = float(len(faulty))
         if faulty:
@@ -127,16 +128,51 @@ class Gate:
                 return
         attempt.trials = [trial for trial in tried if not trial.fault]
         if attempt.trials:
-            self._compare(attempt, attempt.trials)
+            await self._compare(attempt, attempt.trials)
 
-    def _compare(self, attempt: GateTrial, sound: Sequence[replies.TrialReply]) -> None:
+    async def _excused(
+        self, attempt: GateTrial, trials: replies.Trials, trial: replies.TrialReply
+    ) -> replies.TrialReply:
+        """A trial reply that does not end, tried again with as many tokens as a wish makes the base model say."""
+        if trial.fault != replies.ENDLESS:
+            return trial
+        wished = await self._wished_length(attempt, trial.turn)
+        is_wished = wished > len(trial.turn.completion.tokens)
+        return await trials.reply(trial.turn, attempt.candidate.version, beside=wished) if is_wished else trial
+
+    async def _wished_length(self, attempt: GateTrial, turn: Turn) -> int:
+        """The tokens of the earlier reply to the turn's prompt, or of the base model's given the users' hints, if more.
+
+        Where the base model's replies do not end even without hints, no wish makes them longer.
+        """
+        given = len(turn.completion.tokens)
+        usual = await self._base.said(TrialPrompt(turn.prompt, (turn.prompt,)))
+        if turn.step is not None or not usual.has_ended:
+            return given
+        (prompt,) = await self._prompts.of_turns([turn], await self._lessons(attempt, [turn]))
+        told = await self._base.said(prompt)
+        return max(given, len(told.tokens)) if len(told.tokens) > len(usual.tokens) else given
+
+    async def _lessons(self, attempt: GateTrial, turns: Sequence[Turn]) -> VersionLessons:
+        samples = await self.store.effects.samples(attempt.candidate.turns)
+        taught = [hint.text for sample in samples if not sample.is_promoted for hint in sample.hints]
+        return VersionLessons(taught, list(dict.fromkeys(turn.user for turn in reversed(turns))))
+
+    async def _compare(self, attempt: GateTrial, sound: Sequence[replies.TrialReply]) -> None:
         length, given = replies.lengths(sound)
         again, was = replies.repetitions(sound)
         attempt.metrics |= {"gate_length": length, "gate_repetition": again}
-        if length > self.settings.margins.length_max * given + LONGER:
-            attempt.against = f"its trial replies have {length:.0f} tokens, {given:.0f} before"
+        most = self._longest(given)
+        if length > most:
+            wished = [await self._wished_length(attempt, trial.turn) for trial in sound]
+            most = self._longest(sum(wished) / len(wished))
+        if length > most:
+            attempt.against = f"its trial replies have {length:.0f} tokens, {given:.0f} before; {most:.0f} are allowed"
         elif again > was + self.settings.margins.repetition_margin:
             attempt.against = f"{again:.0%} of its trial replies repeats itself, {was:.0%} before"
+
+    def _longest(self, tokens: float) -> float:
+        return self.settings.margins.length_max * tokens + LONGER
 
     async def _departs(self, attempt: GateTrial) -> None:
         """Checks that its replies contain only what the base model would say, with or without its users' hints.
@@ -147,10 +183,8 @@ class Gate:
         attempt.trials = [trial for trial in attempt.trials if trial.turn.step is None]
         if not attempt.trials:
             return
-        samples = await self.store.effects.samples(attempt.candidate.turns)
-        taught = [hint.text for sample in samples if not sample.is_promoted for hint in sample.hints]
         turns = [trial.turn for trial in attempt.trials]
-        known = VersionLessons(taught, list(dict.fromkeys(turn.user for turn in reversed(turns))))
+        known = await self._lessons(attempt, turns)
         own = await self._prompts.of_turns(turns, known)
         others = await self._prompts.of_turns(await self._others(attempt), known)
         unasked = await self._prompts.of_nobody(known, own, most=self.settings.probe_others - len(others))

@@ -17,6 +17,7 @@ from openclaw_rl.errors import RequestError
 from openclaw_rl.publish.divergence import Top, chance, departure, reached
 
 TOP_K = 20
+ENDLESS = "does not end"  # a fault of a trial reply
 REMEMBERED = 64  # prompts: the next version is mostly tried on the same
 RUN = 4  # tokens: a run of this many that was in the reply before is a repetition
 
@@ -189,10 +190,14 @@ class Trials:
 
     async def replies(self, turns: Sequence[Turn], version: PolicyVersion) -> list[TrialReply]:
         """A reply to each turn's prompt. Raises EngineError or RequestError if the engine cannot be asked now."""
-        return await asyncio.gather(*(self._reply(turn, version) for turn in turns))
+        return await asyncio.gather(*(self.reply(turn, version, beside=len(turn.completion.tokens)) for turn in turns))
 
-    async def _reply(self, turn: Turn, version: PolicyVersion) -> TrialReply:
-        exploded = 2 * len(turn.completion.tokens) + 32
+    async def reply(self, turn: Turn, version: PolicyVersion, *, beside: int) -> TrialReply:
+        """A reply to a turn's prompt, which should end within about twice the tokens of another one `beside` it.
+
+        Raises EngineError or RequestError if the engine cannot be asked now.
+        """
+        exploded = 2 * beside + 32
         said = await self.base.reply(turn.prompt, version, most=min(self.base.most, exploded))
         never_ends = len(said.tokens) >= exploded and not said.has_ended
         return TrialReply(turn, said, self._fault(said.tokens, never_ends=never_ends))
@@ -206,7 +211,7 @@ class Trials:
             return "empty"
         if is_loop(tokens):
             return "a loop"
-        return "does not end" if never_ends else ""
+        return ENDLESS if never_ends else ""
 
 
 def lengths(trials: Sequence[TrialReply]) -> tuple[float, float]:

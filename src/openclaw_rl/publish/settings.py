@@ -125,8 +125,8 @@ class PublishSettings:
     probe_margin: float | None = None
     """How much larger the share of degenerate replies may be than its parent's; 0.25 with normal strictness."""
     length_max: float | None = None
-    """How many times longer trial replies may be than the earlier replies to the same prompts, plus 16 tokens; 1.75
-    with normal strictness."""
+    """How many times longer trial replies may be than the earlier replies to the same prompts, plus 16 tokens, or than
+    the base model's if the user's hints make these longer; 1.75 with normal strictness."""
     length_min: float | None = None
     """How short trial replies may be: this share of a reference length, minus 4 tokens. The reference is the shorter of
     the earlier replies and of the base model's with the user's hints in the prompt; 0.5 with normal strictness."""

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from openclaw_rl.errors import ConfigError
 from openclaw_rl.judge.encoder import ABOUT, FORMAT, SCALES, SPELLING, TABLE, WEIGHTS, Spelling, spelling_bytes
 from openclaw_rl.tiny import ordinary
 from openclaw_rl.tiny.hearing import HEARD, LITERAL, NONE, OTHER, SCORES, Heard, heard
@@ -27,8 +28,9 @@ from openclaw_rl.tiny.wordings import PartsShare, table
 
 CHECKPOINT = "judge-checkpoint-{member}.pt"
 BATCHES = 24  # that are drawn together and sorted by length, so that little padding is computed
-# The certainty that is required for each wish, rounded, measured on the parts that are not taught (`openclaw-rl tiny
-# judge` prints it): the most right hints while at most 10 of 1,000 messages give a wrong one, 20 in any one language.
+# The certainty that is required for each wish, rounded, measured on parts that are kept from the teaching (`openclaw-rl
+# tiny judge --measure` prints it): the most right hints while at most 10 of 1,000 messages give a wrong one, 20 in any
+# one language.
 SURE_OF = {
     "natural": 0.78, "friendly": 0.91, "detailed": 0.94, "markdown": 0.96, "short": 0.91, "first": 0.73, "last": 0.61,
     "list": 0.89, "emoji": 0.79, "language": 0.96, "name": 0.91, "direct": 0.89, "simple": 0.87, "example": 0.95,
@@ -50,6 +52,7 @@ class Lessons:
     lr: float = 1.5e-3
     warmup: int = 100  # steps
     checkpoint_every: int = 20  # draws of BATCHES batches
+    share: PartsShare = PartsShare.ALL  # the parts of sentences that are taught
 
 
 FULL = Lessons()
@@ -75,11 +78,11 @@ def build(
 ) -> list[Net]:
     """Trains the classifier and writes it into the folder. An interrupted build continues at its checkpoint.
 
-    It is taught with about 85 of 100 parts; the required certainties are measured on the others. With `only` just that
-    member is trained and left as a checkpoint, so that members can be trained in parallel.
+    With `only` just that member is trained and left as a checkpoint, so that members can be trained in parallel. Raises
+    ConfigError for a checkpoint of other parts.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    words = known(lessons.form.rows, seed=seed)
+    words = known(lessons.form.rows, seed=seed, share=lessons.share)
     rows = rows_of(Spelling(*words))
     nets, made = [], []
     for member in range(lessons.members) if only is None else [only]:
@@ -187,6 +190,11 @@ def _taught(
     optimizer = _optimizer(net, lessons)
     if checkpoint.is_file():
         saved = torch.load(checkpoint, weights_only=False)
+        if saved.get("share") != lessons.share:
+            raise ConfigError(
+                f"{checkpoint} is of a build with other parts of sentences",
+                fix="remove it, or build into another folder",
+            )
         net.load_state_dict(saved["net"])
         optimizer.load_state_dict(saved["optimizer"])
         taught = Taught(*saved["taught"])
@@ -203,7 +211,8 @@ def _taught(
             report(Taught(before + taught.step, taught.loss), lessons.members * lessons.steps)
         draws += 1
         if draws % lessons.checkpoint_every == 0 or taught.step == lessons.steps:
-            _keep(checkpoint, net, optimizer, taught, rng)
+            rest = {"rng": rng.getstate(), "share": str(lessons.share)}
+            _keep(checkpoint, net, optimizer, taught, rest)
     return net.eval(), taught
 
 
@@ -218,7 +227,7 @@ def _optimizer(net: Net, lessons: Lessons) -> torch.optim.AdamW:
 
 
 def _drawn(rng: Random, texts: Sequence[str], lessons: Lessons) -> list[list[Heard]]:
-    many = [heard(rng, texts, PartsShare.TAUGHT) for _ in range(lessons.batch * BATCHES)]
+    many = [heard(rng, texts, lessons.share) for _ in range(lessons.batch * BATCHES)]
     many.sort(key=lambda item: (len(item.reading.words), rng.random()))
     batches = [many[at : at + lessons.batch] for at in range(0, len(many), lessons.batch)]
     rng.shuffle(batches)
@@ -245,12 +254,12 @@ def _digest(before: str, examples: Sequence[Heard]) -> str:
     return hashlib.blake2b(f"{before}\n{said}".encode(), digest_size=16).hexdigest()
 
 
-def _keep(checkpoint: Path, net: Net, optimizer: torch.optim.AdamW, taught: Taught, rng: Random) -> None:
+def _keep(checkpoint: Path, net: Net, optimizer: torch.optim.AdamW, taught: Taught, rest: Mapping[str, object]) -> None:
     state = {
+        **rest,
         "net": net.state_dict(),
         "optimizer": optimizer.state_dict(),
         "taught": (taught.step, taught.loss, taught.digest),
-        "rng": rng.getstate(),
         "torch": torch.get_rng_state(),
     }
     partial = checkpoint.with_suffix(".part")
