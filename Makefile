@@ -183,7 +183,7 @@ test-vllm: build/vllm/installed  ## the engine contract and the whole loop on a 
 	@REAL_VLLM=$(CURDIR)/build/vllm/bin/python VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=1 OMP_NUM_THREADS=1 \
 		$(BIN)/python -m pytest -q -rs -m "slow or not slow" -o timeout=1800 -k "vllm and not double" tests/contracts tests/flow/test_vllm_live.py
 
-# ONLY=gateway,copy,local,larger,cold,changes,wish: some of the parts. PAIRS_S=20: seconds of pairs at each width. QUICK=1: a look.
+# ONLY=gateway,apart,copy,local,larger,cold,changes,wish: some of the parts. PAIRS_S=20: seconds of pairs at each width. QUICK=1: a look.
 bench-vllm: build/vllm/installed  ## our server in front of a real vLLM against it alone, the local engine against it, versions that change (into build/vllm, once)
 	@REAL_VLLM=$(CURDIR)/build/vllm/bin/python $(BIN)/python -m benchmarks.vllm $(if $(ONLY),--only $(ONLY)) $(if $(PAIRS_S),--seconds $(PAIRS_S))
 

@@ -1,11 +1,12 @@
 """`make bench-vllm`: our server in front of a real vLLM against that vLLM alone, and the local engine against it.
 
-REAL_VLLM=PYTHON python -m benchmarks.vllm [--only gateway,single,copy,local,larger,cold,changes,wish] [--seconds 20]
+REAL_VLLM=PYTHON python -m benchmarks.vllm [--only gateway,apart,single,copy,...] [--seconds 20]
 
 Every comparison is of pairs A B, B A, ... in one run, on the same processes, as many as fit into `--seconds` for each
 width (QUICK=1: two). What is not compared just then is idle, or stopped altogether. `single` is our server when vLLM
 sends it each token by itself (`engine.remote.gather_ms = 0`), as it does alone. `copy` puts a process that only copies
-bytes in the place of our server: on cores that vLLM fills, anything in front of it costs something.
+bytes in the place of our server: on cores that vLLM fills, anything in front of it costs something. `apart` gives vLLM
+one core of its own, as one has that computes on a GPU, and the other to our server and to the client.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import aclosing, nullcontext
+from contextlib import AsyncExitStack, aclosing, nullcontext
 from pathlib import Path
 from statistics import median
 
@@ -33,6 +34,7 @@ from benchmarks.vllm_servers import (
     cpu_s,
     gateway,
     local_engine,
+    on_core,
     speed,
     stopped,
     stream,
@@ -56,7 +58,7 @@ CHANGES = 20
 BETWEEN_S = 0.5
 SEEDS = 3
 OTHER = 1e-2  # nats: an answer of another version is further off than that at one token at least
-PARTS = ("gateway", "single", "copy", "local", "larger", "cold", "changes", "wish")
+PARTS = ("gateway", "apart", "single", "copy", "local", "larger", "cold", "changes", "wish")
 CONTEXT = 2048
 COLD = {"bundled": (6000, 12_288), "larger": (2000, 4096)}  # words of a prompt of 10,200 and 3,400 tokens; the context
 COLD_PAIRS = 3
@@ -92,7 +94,9 @@ async def measured(python: str, place: Path, parts: list[str], seconds: float) -
         figures[part] = found
         progress(f"{part}, {time.perf_counter() - begin:.0f} s after the start: {found}")
 
-    if set(parts) - {"larger", "cold"}:
+    if "apart" in parts:
+        note("apart_over_vllm", await apart(python, model, place, seconds))
+    if set(parts) - {"larger", "cold", "apart"}:
         async with vllm_alone(python, model, dtype="float32", context=CONTEXT, threads=1) as vllm:
             if "gateway" in parts:
                 async with gateway(place / "gateway", model, vllm, "--no-learn") as ours:
@@ -127,6 +131,20 @@ async def measured(python: str, place: Path, parts: list[str], seconds: float) -
         note("cold_prompts_local_over_vllm", await cold(python, place, {"bundled": model, "larger": made}))
     figures["seconds"] = round(time.perf_counter() - begin)
     return figures
+
+
+async def apart(python: str, model: Path, place: Path, seconds: float) -> Figures:
+    """As `compared`, where vLLM's processes have the first core, and our server's and the client the second."""
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    async with AsyncExitStack() as stack:
+        with on_core(first):  # processes keep the cores of who starts them
+            vllm = await stack.enter_async_context(
+                vllm_alone(python, model, dtype="float32", context=CONTEXT, threads=1)
+            )
+        with on_core(second):
+            ours = await stack.enter_async_context(gateway(place / "apart", model, vllm, "--no-learn"))
+            later = await first_tokens(ours, vllm, seconds)
+            return {"first_token_extra_ms": later, **await compared(ours, vllm, count=COUNT, seconds=seconds)}
 
 
 def client() -> aiohttp.ClientSession:

@@ -142,6 +142,17 @@ def cpu_s(target: Target) -> float:
 
 
 @contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """Meanwhile this thread, and every process that it starts, has this core alone."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
 def stopped(target: Target) -> Iterator[None]:
     """Meanwhile the processes of a server do not run at all: an idle vLLM looks for work now and then."""
     os.killpg(target.pid, signal.SIGSTOP)
