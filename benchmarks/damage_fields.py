@@ -11,6 +11,7 @@ from random import Random
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.tiny import world
 
+IN_VAIN = 2_000  # requests drawn one after the other without a new one: there are no more
 RARE = re.compile(r"together\?|get back\?|\bbuys\b.*\bmore\b")  # kinds of problems that nobody here ever corrects
 
 
@@ -62,12 +63,13 @@ class Field:
     wishes: tuple[WishOfField, ...]
 
     def some(self, source: str, count: int, *, held_out: bool, is_rare: bool | None) -> list[Asked]:
-        """So many different requests, of the kinds that are corrected, of the others, or of any."""
-        rng, found = Random(f"{self.name} {source}"), dict[str, Asked]()
-        while len(found) < count:
+        """So many different requests of the corrected kinds, of the others, or of any; fewer if there are no more."""
+        rng, found, again = Random(f"{self.name} {source}"), dict[str, Asked](), 0
+        while len(found) < count and again < IN_VAIN:
             one = self.asked(rng, held_out)
-            if is_rare is None or one.is_rare is is_rare:
-                found[one.text] = one
+            again += 1
+            if one.text not in found and (is_rare is None or one.is_rare is is_rare):
+                found[one.text], again = one, 0
         return list(found.values())
 
 
