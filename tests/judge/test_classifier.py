@@ -141,7 +141,7 @@ def test_a_folder_without_a_classifier_has_none_and_a_damaged_one_is_refused(tmp
         Encoder.load(tmp_path)
 
 
-UNSURE = ("I stopped reading after the first line.", "My eyes glaze over at this much text.")
+UNSURE = ("I stopped reading after the first line.", "Half of it would have been plenty.")
 
 
 def _listening(encoder: Encoder, *earlier: str) -> ClassifierJudge:
@@ -169,7 +169,7 @@ async def test_a_wish_that_is_likely_is_heard_when_it_is_said_again_in_other_wor
         (UNSURE[0], UNSURE[0].upper()),  # the same words say nothing new, however often
         ("That is wrong.", "Look at the numbers again, that cannot be."),  # corrections about something else
         (
-            "You could have stopped after the first word.",
+            "You do go on and on.",
             "What an essay.",
             "You lost me after the second line.",
         ),  # too unlikely to count
