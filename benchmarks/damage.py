@@ -1,10 +1,10 @@
 """`make bench-damage`: damaged and badly taught versions beside good ones, at the real gate, on several models.
 
 Versions are made in a second each (damage_made.py), and with `--kinds learned` by the product's own demonstrations and
-trainer, each from the first correction of a conversation. They are labelled by what they lose on held-out problems and
-not by how they were made (damage_labels.py), and then tried by the gate as it is, with a real store and a real engine.
-What was done is kept under build/damage and not done again. The gate's bounds were set on the bundled model with seeds
-below 1000; the versions here have others. The last line is one line of JSON.
+trainer, each from the first correction of a user who has asked other things before. They are labelled by what they lose
+on held-out problems and not by how they were made (damage_labels.py), and then tried by the gate as it is, with a real
+store and a real engine. What was done is kept under build/damage and not done again. The gate's bounds were set on the
+bundled model with seeds below 1000; the versions here have others. The last line is one line of JSON.
 
 python -m benchmarks.damage [--models bundled ...] [--seeds 1000 ...] [--kinds good learned ...] [--again]
 """
@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -48,6 +48,7 @@ from openclaw_rl.trainers.settings import TrainerSettings
 
 ROOT = Path("build/damage")
 TURNS, OTHERS, TAUGHT = 6, 2, 2  # of the user, of somebody else on kinds never corrected, and those that were corrected
+BEFORE = 12  # requests of a user, of which one is corrected
 WISHES = 3  # of each model: each costs two hundred replies to label by
 Json = dict[str, object]
 
@@ -75,15 +76,27 @@ def specs(field: Field, seeds: list[int]) -> Iterator[Spec]:
             yield Spec("learned", wish, seed + 40, prompts=1)
 
 
-async def learn(maker: Maker, engine: LocalEngine, spec: Spec, wish: WishOfField, folder: Path) -> None:
-    """Writes what the product learns when the first reply of a conversation is corrected with this wish."""
+async def learn(maker: Maker, engine: LocalEngine, spec: Spec, wish: WishOfField, folder: Path) -> bool:
+    """Writes what the product learns when a reply is corrected with this wish, after some other requests of its user.
+
+    False if there was nothing to learn: the hint had no effect on the reply.
+    """
     ground = Ground(maker.field.folder, engine)
-    (asked,) = maker.field.some(f"learned {spec.name}", 1, held_out=False, is_rare=False)
-    turn = await ground.turn(asked.text, spec.seed)
-    sample = await demonstrated(ground, turn, wish.hint, wish.hint)
+    asked = maker.field.some(f"learned {spec.name}", BEFORE, held_out=False, is_rare=False)
+    corrected = next((one for one in asked if wish.kind in ("", one.kind)), asked[0])
+    turn = await ground.turn(corrected.text, spec.seed)
+    before = [
+        replace(await ground.turn(one.text, spec.seed), id=f"before-{at}")
+        for at, one in enumerate(asked)
+        if one is not corrected
+    ]
+    sample = await demonstrated(ground, turn, wish.hint, wish.hint, before=before)
+    if not sample.hints:
+        return False
     trainer = LoraTrainer.open(maker.field.folder, TrainerSettings())
     await asyncio.to_thread(trainer.step, [sample])
     trainer.export(folder, PolicyVersion(SHARED, 1))
+    return True
 
 
 @dataclass(slots=True)
@@ -207,7 +220,10 @@ async def _one(folder: Path, at: Trial, spec: Spec, labels: dict[str, Json]) -> 
     if not (weights / "adapter_model.safetensors").exists():
         if spec.kind == "learned":
             assert at.labels.wish is not None
-            await learn(maker, at.engine, spec, at.labels.wish, weights)
+            if not await learn(maker, at.engine, spec, at.labels.wish, weights):
+                nothing: Json = {"name": spec.name, "kind": spec.kind}
+                _write(folder / "tried.jsonl", nothing)
+                return nothing
         else:
             maker.make(spec)
             maker.save(weights)
@@ -221,6 +237,8 @@ async def _one(folder: Path, at: Trial, spec: Spec, labels: dict[str, Json]) -> 
 
 
 def _line(one: Json) -> str:
+    if "losses" not in one:
+        return f"{one['name']}: nothing was learned"
     losses = one["losses"]
     assert isinstance(losses, dict)
     return f"{one['name']} {label(losses)} {losses}: {'passed' if one['passed'] else one['why']} in {one['seconds']} s"
@@ -246,7 +264,10 @@ class Figured:
     alarms: list[str] = field(default_factory=list)
 
     def enter(self, model: str, one: Json) -> None:
-        """One version."""
+        """One version, or none if nothing was learned."""
+        if "losses" not in one:
+            self.counts["nothing_learned"] += 1
+            return
         losses, passed = one["losses"], bool(one["passed"])
         assert isinstance(losses, dict)
         what = label(losses)
@@ -275,9 +296,10 @@ async def run(models: list[str], seeds: list[int], *, most: int, kinds: list[str
         held = damage_fields.named(name)
         for one in await measured(held, chosen(held, seeds, most, kinds), again=again):
             figured.enter(held.name, one)
-            seconds.append(float(str(one["seconds"])))
+            seconds += [float(str(one["seconds"]))] if "seconds" in one else []
     counts = {
-        name: figured.counts[name] for name in ("damaged", "caught", "good", "refused", "between", "between_refused")
+        name: figured.counts[name]
+        for name in ("damaged", "caught", "good", "refused", "between", "between_refused", "nothing_learned")
     }
     return {
         **counts,

@@ -17,22 +17,29 @@ RARE = re.compile(r"together\?|get back\?|\bbuys\b.*\bmore\b")  # kinds of probl
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, whether a reply to it is right, and whether it is of a kind that is never corrected."""
+    """A request, whether a reply to it is right, whether it is of a kind that is never corrected, and its kind if that
+    matters to a wish.
+    """
 
     text: str
     is_right: Callable[[str], bool]
     is_rare: bool
     answer: str
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class WishOfField:
-    """A user's wish: the hint that says so, whether a reply keeps to it, and the hints of `earlier` wishes."""
+    """A user's wish: the hint that says so, whether a reply keeps to it, and the hints of `earlier` wishes.
+
+    With a `kind` it is about requests of that kind alone.
+    """
 
     name: str
     hint: str
     holds: Callable[[str], bool]
     earlier: tuple[str, ...] = ()
+    kind: str = ""
 
     @property
     def told(self) -> str:
@@ -47,6 +54,7 @@ def after(first: WishOfField, then: WishOfField) -> WishOfField:
         then.hint,
         lambda said: first.holds(said) and then.holds(said),
         (*first.earlier, first.hint),
+        then.kind,
     )
 
 

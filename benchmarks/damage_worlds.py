@@ -18,7 +18,7 @@ def made(name: str, folder: Path) -> Field:
     held, rng = world(name), Random(f"wishes of {name}")
     language = held.languages[0]
     wishes = tuple(
-        WishOfField(wish.value, hint_of(wish, rng), partial(holds, wish=wish, language=language))
+        WishOfField(wish.value, hint_of(wish, rng), partial(holds, wish=wish, language=language), kind=wish.scope)
         for wish in held.wishes
     )
     return Field(name, folder, partial(_asked, held, language), (*wishes, after(wishes[0], wishes[-1])))
@@ -27,4 +27,4 @@ def made(name: str, folder: Path) -> Field:
 def _asked(held: World, language: str, rng: Random, held_out: bool) -> Asked:
     problem = held.problem(rng, language=language, held_out=held_out)
     is_rare = problem.kind == held.never_corrected
-    return Asked(request(problem, rng), problem.is_right, is_rare, problem.answer)
+    return Asked(request(problem, rng), problem.is_right, is_rare, problem.answer, problem.kind)

@@ -103,9 +103,19 @@ async def corrected(ground: Ground, user: Visitor, hint: str, warmth: float, oth
 
 
 async def demonstrated(
-    ground: Ground, turn: Turn, said: str, hint: str, *, warmth: float = WARMTH, others: int = OTHERS
+    ground: Ground,
+    turn: Turn,
+    said: str,
+    hint: str,
+    *,
+    before: Sequence[Turn] = (),
+    warmth: float = WARMTH,
+    others: int = OTHERS,
 ) -> Sample:
-    """The sample of a turn whose user answered so, which a judge heard as this hint; nothing came before it."""
+    """The sample of a turn whose user answered so, which a judge heard as this hint.
+
+    It is the first correction of a user who had these turns `before`, newest first.
+    """
     verdict = Verdict(turn.id, -1, VerdictSource.VOTES, hints=(Hint(hint),))
     renderer = ground.renderer
 
@@ -113,6 +123,9 @@ async def demonstrated(
         return BASE
 
     async def earlier(turn: Turn) -> Sequence[Turn]:
+        return before
+
+    async def wished(turn: Turn) -> Sequence[Turn]:
         return ()
 
     async def answered(turn: Turn) -> Sequence[Message]:
@@ -128,7 +141,7 @@ async def demonstrated(
     settings = TeachSettings(other_requests=others)
     parts = (ground.engine, current, renderer, ground.ends, settings)
     elsewhere = OtherRequests(
-        ground.engine, renderer, ground.ends, settings, earlier, earlier, answered, opens, warmth=warmth
+        ground.engine, renderer, ground.ends, settings, earlier, wished, answered, opens, warmth=warmth
     )
     return await Demonstrator(*parts, elsewhere).demonstrated(turn, turn.prompt, (), assembled)
 
