@@ -143,11 +143,14 @@ class Gate:
     async def _wished_length(self, attempt: GateTrial, turn: Turn) -> int:
         """The tokens of the earlier reply to the turn's prompt, or of the base model's given the users' hints, if more.
 
-        Where the base model's replies do not end even without hints, no wish makes them longer.
+        Where the base model's replies do not end even without hints, no wish makes them longer. Steps of episodes have
+        no wishes.
         """
         given = len(turn.completion.tokens)
+        if turn.step is not None:
+            return given
         usual = await self._base.said(TrialPrompt(turn.prompt, (turn.prompt,)))
-        if turn.step is not None or not usual.has_ended:
+        if not usual.has_ended:
             return given
         (prompt,) = await self._prompts.of_turns([turn], await self._lessons(attempt, [turn]))
         told = await self._base.said(prompt)
