@@ -1,6 +1,7 @@
 """`make bench-vllm`: our server in front of a real vLLM against that vLLM alone, and the local engine against it.
 
-REAL_VLLM=PYTHON python -m benchmarks.vllm [--only gateway,apart,single,copy,...] [--seconds 20]
+REAL_VLLM=PYTHON python -m benchmarks.vllm [--seconds 20]
+    [--only gateway,apart,single,copy,local,larger,cold,changes,wish]
 
 Every comparison is of pairs A B, B A, ... in one run, on the same processes, as many as fit into `--seconds` for each
 width (QUICK=1: two). What is not compared just then is idle, or stopped altogether. `single` is our server when vLLM

@@ -113,7 +113,7 @@ class Gate:
         probes = attempt.turns[: self.settings.probes]
         trials = replies.Trials(self.renderer, self._base)
         tried = await trials.replies(probes, attempt.candidate.version)
-        tried = [await self._excused(attempt, trials, trial) for trial in tried]
+        tried = await self._excused(attempt, trials, tried)
         faulty = [trial for trial in tried if trial.fault]
         attempt.metrics["gate_faults"] = float(len(faulty))
         if faulty:
@@ -131,30 +131,33 @@ class Gate:
             await self._compare(attempt, attempt.trials)
 
     async def _excused(
-        self, attempt: GateTrial, trials: replies.Trials, trial: replies.TrialReply
-    ) -> replies.TrialReply:
-        """A trial reply that does not end, tried again with as many tokens as a wish makes the base model say."""
-        if trial.fault != replies.ENDLESS:
-            return trial
-        wished = await self._wished_length(attempt, trial.turn)
-        is_wished = wished > len(trial.turn.completion.tokens)
-        return await trials.reply(trial.turn, attempt.candidate.version, beside=wished) if is_wished else trial
+        self, attempt: GateTrial, trials: replies.Trials, tried: Sequence[replies.TrialReply]
+    ) -> list[replies.TrialReply]:
+        """The trial replies. One that does not end is given as many tokens as a wish makes the base model say."""
+        endless = [trial.turn for trial in tried if trial.fault == replies.ENDLESS]
+        wished = await self._wished_lengths(attempt, endless)
+        longer = {turn.id: wished[turn.id] for turn in endless if wished[turn.id] > len(turn.completion.tokens)}
+        version = attempt.candidate.version
+        return [
+            await trials.reply(trial.turn, version, beside=longer[trial.turn.id]) if trial.turn.id in longer else trial
+            for trial in tried
+        ]
 
-    async def _wished_length(self, attempt: GateTrial, turn: Turn) -> int:
-        """The tokens of the earlier reply to the turn's prompt, or of the base model's given the users' hints, if more.
+    async def _wished_lengths(self, attempt: GateTrial, turns: Sequence[Turn]) -> dict[str, int]:
+        """The tokens of the earlier reply to each turn's prompt, or of the base model's given the users' hints if more.
 
-        Where the base model's replies do not end even without hints, no wish makes them longer. Steps of episodes have
-        no wishes.
+        By the turn's id. Where the base model's replies do not end even without hints, no wish makes them longer. Steps
+        of episodes have no wishes.
         """
-        given = len(turn.completion.tokens)
-        if turn.step is not None:
-            return given
-        usual = await self._base.said(TrialPrompt(turn.prompt, (turn.prompt,)))
-        if not usual.has_ended:
-            return given
-        (prompt,) = await self._prompts.of_turns([turn], await self._lessons(attempt, [turn]))
-        told = await self._base.said(prompt)
-        return max(given, len(told.tokens)) if len(told.tokens) > len(usual.tokens) else given
+        found = {turn.id: len(turn.completion.tokens) for turn in turns}
+        asked = [turn for turn in turns if turn.step is None]
+        prompts = await self._prompts.of_turns(asked, await self._lessons(attempt, asked)) if asked else []
+        for turn, prompt in zip(asked, prompts, strict=True):
+            bare = TrialPrompt(turn.prompt, (turn.prompt,))
+            usual, told = [len((await self._base.said(one)).tokens) for one in (bare, prompt)]
+            if told > usual:
+                found[turn.id] = max(found[turn.id], told)
+        return found
 
     async def _lessons(self, attempt: GateTrial, turns: Sequence[Turn]) -> VersionLessons:
         samples = await self.store.effects.samples(attempt.candidate.turns)
@@ -167,8 +170,8 @@ class Gate:
         attempt.metrics |= {"gate_length": length, "gate_repetition": again}
         most = self._longest(given)
         if length > most:
-            wished = [await self._wished_length(attempt, trial.turn) for trial in sound]
-            most = self._longest(sum(wished) / len(wished))
+            wished = await self._wished_lengths(attempt, [trial.turn for trial in sound])
+            most = self._longest(sum(wished.values()) / len(wished))
         if length > most:
             attempt.against = f"its trial replies have {length:.0f} tokens, {given:.0f} before; {most:.0f} are allowed"
         elif again > was + self.settings.margins.repetition_margin:

@@ -211,8 +211,7 @@ def _taught(
             report(Taught(before + taught.step, taught.loss), lessons.members * lessons.steps)
         draws += 1
         if draws % lessons.checkpoint_every == 0 or taught.step == lessons.steps:
-            rest = {"rng": rng.getstate(), "share": str(lessons.share)}
-            _keep(checkpoint, net, optimizer, taught, rest)
+            _keep(checkpoint, net, optimizer, taught, rng=rng.getstate(), share=str(lessons.share))
     return net.eval(), taught
 
 
@@ -254,7 +253,7 @@ def _digest(before: str, examples: Sequence[Heard]) -> str:
     return hashlib.blake2b(f"{before}\n{said}".encode(), digest_size=16).hexdigest()
 
 
-def _keep(checkpoint: Path, net: Net, optimizer: torch.optim.AdamW, taught: Taught, rest: Mapping[str, object]) -> None:
+def _keep(checkpoint: Path, net: Net, optimizer: torch.optim.AdamW, taught: Taught, **rest: object) -> None:
     state = {
         **rest,
         "net": net.state_dict(),
