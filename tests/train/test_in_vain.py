@@ -70,7 +70,9 @@ FIRST, LAST = 'In grades: Begin the reply with "Good day."', 'In solutions: End 
         ([(MARKED[0],), (PLAIN,), (MARKED[1],), (PLAIN,)], (MARKED[0],), 2, 2),
         ([(FIRST,), (LAST,), (LAST,), (PLAIN,)], (LAST,), 2, 0),
         ([(PLAIN, MARKED[0]), (MARKED[1],)], (PLAIN, MARKED[0]), 2, 0),
-        ([(FIRST,), (), (FIRST,)], (FIRST,), 2, 2),
+        ([(FIRST,), (), (FIRST,)], (FIRST,), 2, 0),  # a result was wrong, too
+        ([(FIRST,), (), (LAST,), (FIRST,)], (FIRST,), 2, 2),
+        ([(FIRST,), (), ()], (FIRST,), 1, 2),
         ([], (), 0, 0),
     ],
 )
@@ -85,7 +87,7 @@ def taught(asked: Sequence[str], turns: int) -> tuple[list[bool], list[PolicyVer
         watch.rests(of_version(at), replace(verdict(f"t{at}", -1), hints=(Hint(text),)))
         for at, text in enumerate(asked)
     ]
-    return rested, [version for _, version in watch.found()]
+    return rested, [found.since for found in watch.found()]
 
 
 def test_what_is_asked_for_again_and_again_is_taken_back_and_learned_anew_at_once() -> None:
@@ -99,13 +101,24 @@ def test_what_was_learned_before_it_was_first_asked_for_stays() -> None:
     for at, hint in enumerate([None, FIRST, None, *MARKED, MARKED[0], *MARKED]):
         hints = () if hint is None else (Hint(hint),)
         watch.rests(of_version(at), replace(verdict(f"t{at}", 1 if hint is None else -1), hints=hints))
-    assert watch.found() == [("t", PolicyVersion(SHARED, 3))]  # which gave the reply that MARKED first objected to
+    (found,) = watch.found()  # since the version which gave the reply that MARKED first objected to
+    assert (found.user, found.since, found.wish) == ("t", PolicyVersion(SHARED, 3), (MARKED[0],))
 
 
 def test_from_who_wants_this_and_that_in_turn_nothing_is_learned_for_a_while() -> None:
     rested, back = taught((PLAIN, MARKED[0]) * 4, 4)
     assert rested == [False] * 7 + [True]
     assert back == [PolicyVersion(SHARED, 0)]
+
+
+def test_who_repeats_a_wish_and_corrects_wrong_results_beside_it_does_not_contradict_themselves() -> None:
+    watch = CorrectionMonitor(8)
+    rested = [
+        watch.rests(of_version(at), replace(verdict(f"t{at}", -1), hints=(Hint(FIRST),) if at % 4 else ()))
+        for at in range(16)
+    ]
+    assert not any(rested)
+    assert [found.wish for found in watch.found()] == [(FIRST,)]
 
 
 def test_one_new_wish_after_the_other_is_not_in_vain() -> None:
@@ -145,11 +158,11 @@ def test_rollouts_and_what_nobody_scored_do_not_count() -> None:
 
 
 async def test_the_version_with_which_the_turns_in_vain_began_is_asked_for(tmp_path: Path) -> None:
-    asked: list[tuple[str, PolicyVersion]] = []
+    asked: list[tuple[str, PolicyVersion, Sequence[str]]] = []
 
     class Publishing:
-        async def take_back(self, user: str, version: PolicyVersion) -> bool:
-            asked.append((user, version))
+        async def take_back(self, user: str, version: PolicyVersion, wish: Sequence[str] = ()) -> bool:
+            asked.append((user, version, wish))
             return True
 
     async with flowing(tmp_path, teaches=TeachSettings(in_vain_turns=2)) as flow:
@@ -157,7 +170,7 @@ async def test_the_version_with_which_the_turns_in_vain_began_is_asked_for(tmp_p
         for at, number in enumerate((0, 1, 1, 2, 2)):
             await flow.judged(f"t{at}", 1 if at == 0 else -1, version=PolicyVersion(SHARED, number))
         await flow.teach.once()
-    assert asked == [("ann", PolicyVersion(SHARED, 0))]
+    assert asked == [("ann", PolicyVersion(SHARED, 0), ())]
 
 
 async def test_such_turns_are_dropped_with_that_reason(tmp_path: Path) -> None:

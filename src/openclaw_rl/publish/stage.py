@@ -22,6 +22,7 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.store.tables.effects import CorrectionRecord
 from openclaw_rl.store.tables.lessons import Refusal, ReturnedSamples
+from openclaw_rl.wording.likeness import asks_alike
 
 log = logging.getLogger(__name__)
 POLL_S = 2.0
@@ -158,11 +159,12 @@ class PublishStage:
         words = f"it did worse than {guilty.parent}: {guilty.words}"
         return await self._take_back(rows, current, guilty.version, words, metrics)
 
-    async def take_back(self, user: str, version: PolicyVersion) -> bool:
+    async def take_back(self, user: str, version: PolicyVersion, wish: Sequence[str] = ()) -> bool:
         """Serves `version` again if all versions made from it since learned only from this user, without effect.
 
-        Nothing happens if it is served already, another is pinned, other users taught meanwhile, it is damaged, or the
-        engine is unavailable.
+        If this was found for one `wish`, given by its hints, then only the newest ones are taken back, up to the last
+        that learned another wish. Nothing happens if there is none, another version is pinned, other users taught
+        meanwhile, the version before is damaged, or the engine is unavailable.
         """
         current = await self.store.current(version.scope)
         rows = await self.store.line(current, most=LINE)
@@ -174,8 +176,25 @@ class PublishStage:
             held = await self.store.turn(turn)
             if held is None or held.user != user:
                 return False
-        words = f"{user} corrected as often as before, so what was learned since {version} had no effect"
+        if wish:
+            newer = await self._about(wish, [row for row in rows if row.version in newer])
+        if not newer:
+            return False
+        since = path[path.index(newer[-1]) + 1]
+        words = f"{user} corrected as often as before, so what was learned since {since} had no effect"
         return await self._take_back(rows, current, newer[-1], words, {})
+
+    async def _about(self, wish: Sequence[str], newest_first: Sequence[VersionRow]) -> list[PolicyVersion]:
+        """The newest of these versions, down to the first that learned this wish with no other one in between."""
+        found = 0
+        for number, row in enumerate(newest_first, 1):
+            turns = [await self.store.row(turn) for turn in row.turns]
+            hints = [hint.text for turn in turns if turn and turn.verdict for hint in turn.verdict.hints]
+            if any(asks_alike(hint, asked) for hint in hints for asked in wish):
+                found = number
+            elif hints:
+                break
+        return [row.version for row in newest_first[:found]]
 
     async def _take_back(
         self,

@@ -45,6 +45,23 @@ class UserHistory:
     rests: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class WithoutEffect:
+    """A user whose corrections have no effect, and the version served when that began.
+
+    `wish` are the hints of what they keep asking for; empty if they contradict themselves.
+    """
+
+    user: str
+    since: PolicyVersion
+    wish: tuple[str, ...] = ()
+
+    @property
+    def why(self) -> str:
+        """The reason, in words."""
+        return f"asks again and again: {' '.join(self.wish)!r}" if self.wish else "contradicts themselves"
+
+
 @dataclass(slots=True)
 class CorrectionMonitor:
     """Counts each user's corrections, and compares the last `turns` replies with as many before them; 0 for never.
@@ -56,7 +73,7 @@ class CorrectionMonitor:
     turns: int
     _users: OrderedDict[str, UserHistory] = field(default_factory=OrderedDict)
     _seen: OrderedDict[str, bool] = field(default_factory=OrderedDict)
-    _found: list[tuple[str, PolicyVersion]] = field(default_factory=list)
+    _found: list[WithoutEffect] = field(default_factory=list)
 
     def rests(self, turn: Turn, verdict: Verdict) -> bool:
         """Whether nothing is to be learned from this judged turn.
@@ -74,8 +91,8 @@ class CorrectionMonitor:
                 self._seen.popitem(last=False)
         return self._seen[turn.id]
 
-    def found(self) -> list[tuple[str, PolicyVersion]]:
-        """Users whose corrections were newly found to have no effect, and the version served when that began."""
+    def found(self) -> list[WithoutEffect]:
+        """What was newly found."""
         found, self._found = self._found, []
         return found
 
@@ -103,7 +120,7 @@ class CorrectionMonitor:
             return False  # one new wish after the other
         # What was learned before the wish without effect was first asked for may be good, and is kept.
         since = record.latest[0] if rests else next(one for one in corrected if _ask_alike(one.hints, wish))
-        self._found.append((user, since.version))
+        self._found.append(WithoutEffect(user, since.version, () if rests else tuple(wish)))
         record.latest.clear()
         record.rests = REST * self.turns - 1 if rests else 0
         return rests
@@ -113,15 +130,14 @@ def told_apart(asked: Sequence[Sequence[str]]) -> tuple[Sequence[str], int, int]
     """The hints of the wish that was asked for most often, how often, and how many corrections return to a wish.
 
     `asked` are the hints of each correction, oldest first. A correction returns if it asks for an earlier wish after
-    another one. One without hints may be about anything, and counts as a return.
+    another one. One without hints may be about anything: a wrong result, or nothing. These count as returns if they are
+    the most, or if others return, but not beside a wish that is merely repeated.
     """
     wishes: list[Sequence[str]] = []
     times: list[int] = []
     last, returns = -1, 0
-    for hints in asked:
-        if not hints:
-            last, returns = -1, returns + 1
-            continue
+    with_hints = [hints for hints in asked if hints]
+    for hints in with_hints:
         known = [at for at, wish in enumerate(wishes) if _ask_alike(hints, wish)]
         if not known:
             wishes.append(hints)
@@ -131,6 +147,9 @@ def told_apart(asked: Sequence[Sequence[str]]) -> tuple[Sequence[str], int, int]
             returns += 1
         last = last if last in known else known[-1]
         times[last] += 1
+    without = len(asked) - len(with_hints)
+    if returns or without > len(with_hints):
+        returns += without
     most = max(range(len(wishes)), key=lambda at: times[at], default=None)
     return ((), 0, returns) if most is None else (wishes[most], times[most], returns)
 

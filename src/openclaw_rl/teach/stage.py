@@ -211,10 +211,10 @@ class TeachStage:
     async def _decide(self, rows: Sequence[JudgedTurn], until_s: float) -> tuple[bool, bool]:
         """Whether anything was admitted or dropped, and whether all rows were examined before the time was up."""
         refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None}
-        for user, version in self._in_vain.found():
-            log.warning("corrections without effect user=%s since version=%s", user, version)
+        for found in self._in_vain.found():
+            log.warning("corrections without effect user=%s since version=%s: %s", found.user, found.since, found.why)
             if self.publishing is not None:
-                await self.publishing.take_back(user, version)
+                await self.publishing.take_back(found.user, found.since, found.wish)
         contributing, complete = await self._sessions([row for row in rows if row.turn.id not in refused])
         decided = admission(rows, self.rules.wants, refused=refused, contributing=contributing, complete=complete)
         for row in sorted(decided.samples, key=lambda row: row.turn.at_s):  # `_answers` needs earlier decisions
