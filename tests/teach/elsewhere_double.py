@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -119,6 +120,30 @@ class Base:
 
     async def unload(self, version: PolicyVersion) -> None:
         raise NotImplementedError
+
+
+@dataclass
+class Sums(Base):
+    """Adds the numbers of a request. Given the hint after its own reply it states the sum only if `is_whole`.
+
+    Given the hint with the request it states none, or the sum of all but the first `lost` requests.
+    """
+
+    is_whole: bool = True
+    lost: int | None = None
+    told: list[str] = field(default_factory=list)
+
+    def says(self, read: str, seed: int | None = None) -> str:
+        request = read.partition("?")[0]
+        added = sum(int(one) for one in re.findall(r"\d+", request))
+        if LABEL not in read and read.endswith(f"\n{PLAIN}"):
+            return f"plan {added}" if self.is_whole else "plan"
+        if PLAIN not in read:
+            return f"ok {added}"
+        if request not in self.told:
+            self.told.append(request)
+        is_lost = self.lost is None or self.told.index(request) < self.lost
+        return super().says(read, seed) if is_lost else f"plain {added}"
 
 
 def others(

@@ -267,6 +267,21 @@ async def test_other_requests_are_asked_with_the_turns_own_hint_and_each_known_o
     assert others.asked == [(PLAIN, [KNOWN, IDLE])]
 
 
+@pytest.mark.parametrize(("contrary", "is_taught"), [(1, True), (2, False)])
+async def test_what_the_base_model_cannot_follow_without_losing_content_is_not_taught(
+    contrary: int, is_taught: bool
+) -> None:
+    async def nothing(*_: object) -> tuple[()]:
+        return ()
+
+    engine = reader(bare=SERVED, plain=(5, 6))
+    others = Elsewhere(engine, label_renderer(), (2,), TeachSettings(), nothing, nothing, nothing, lambda *_: None)
+    others.contradictions.note(PLAIN, [True] * contrary + [False] * (9 - contrary), left_out=contrary)
+    guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8), others)
+    found = await guide.demonstrated(the_turn(), prompt_of(()), [], assembling(PLAIN))
+    assert bool(found.hints) is bool(found.shown) is is_taught
+
+
 def behind(*hints: str) -> Turn:
     """What was sampled behind these."""
     placed = tuple(PlacedHint(0, text, text) for text in hints)

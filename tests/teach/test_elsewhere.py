@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
-from elsewhere_double import END, KIND, PLAIN, SHORT, Base, Bytes, ids_of, others, text
+from elsewhere_double import END, KIND, PLAIN, SHORT, Base, Bytes, Sums, ids_of, others, text
 
 from openclaw_rl.core.completion import Span
 from openclaw_rl.core.facts import StoreFacts
@@ -16,7 +16,16 @@ from openclaw_rl.core.sample import HintPrompt, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import EngineError
-from openclaw_rl.teach.elsewhere import MOST_SHIPPED, WARMTH, OtherRequests, of_many_kinds, shipped, thanks
+from openclaw_rl.teach.contradictions import LEAST_CHECKED
+from openclaw_rl.teach.elsewhere import (
+    DRAW_SEEDS,
+    MOST_SHIPPED,
+    WARMTH,
+    OtherRequests,
+    of_many_kinds,
+    shipped,
+    thanks,
+)
 from openclaw_rl.teach.status import teach_findings
 from openclaw_rl.testing.turns import a_turn
 
@@ -300,3 +309,48 @@ async def test_a_hint_that_changes_what_is_said_is_reported_until_the_memory_is_
     assert bool(found) == (told is not None) and all(PLAIN in each and str(told) in each for each in found)
     asked.let_go()
     assert not [*asked.contradictions.costly()]
+
+
+@dataclass
+class Guessing(Sums):
+    """Adds wrongly now and then: with late seeds it says something else without the hint."""
+
+    def says(self, read: str, seed: int | None = None) -> str:
+        said = super().says(read, seed)
+        return f"ok {seed}" if PLAIN not in read and seed is not None and seed >= DRAW_SEEDS else said
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        (Sums(lost=0), "plain 34"),
+        (Sums(), "plan 34"),  # another in its place, drawn after the reply that states it
+        (Sums(is_whole=False), None),  # that one does not state it either
+        (Guessing(), "plain"),  # a model that knows no sum loses none
+    ],
+)
+async def test_a_reply_without_the_number_that_is_stated_without_the_hint_is_replaced_or_left_out(
+    engine: Sums, said: str | None
+) -> None:
+    asked = others(engine, a_turn("earlier", "What is 13 + 21?"), most=1)
+    found = await asked.shown(a_turn("t"), PLAIN, ())
+    assert [text(one.reply.tokens[:-1]) for one in found if one.turn == "earlier"][:1] == ([said] if said else [])
+
+
+@pytest.mark.parametrize(("engine", "confuses"), [(Sums(), False), (Sums(is_whole=False), True)])
+async def test_a_hint_for_which_many_requests_are_left_out_confuses(engine: Sums, confuses: bool) -> None:
+    earlier = [a_turn(f"e{at}", f"What is 13 + {21 + at}?") for at in range(LEAST_CHECKED)]
+    asked = others(engine, *earlier, most=LEAST_CHECKED)
+    await asked.shown(a_turn("t"), PLAIN, ())
+    assert asked.contradictions.confuses(PLAIN) is confuses
+    asked.let_go()
+    assert not asked.contradictions.confuses(PLAIN)
+
+
+@pytest.mark.parametrize(("told", "kept"), [("plain 4", ["plain 4"]), ("plain", ["plan 4"])])
+async def test_a_reply_to_the_corrected_turn_without_its_number_is_left_out(told: str, kept: list[str]) -> None:
+    turn = a_turn("t", "What is two and 2?", reply="that is 4")
+    hint = HintPrompt(PLAIN, ids_of(f"What is two and 2?\n\n{LABEL} {PLAIN}"))
+    shown = SampledReply((*ids_of(told), END), (-0.1,) * (len(told) + 1), BASE)
+    _, left = await others(Base(again="plan 4")).content.consistent(turn, hint, [shown])
+    assert [text(one.tokens[:-1]) for one in left] == kept

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 import pytest
-from elsewhere_double import END, PLAIN, Base, ids_of, others, text
+from elsewhere_double import END, PLAIN, Base, Sums, ids_of, others, text
 
 from openclaw_rl.core.hint import LABEL
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
@@ -93,19 +93,6 @@ async def test_nor_without_numbers_nor_if_no_other_requests_are_wanted(asked: st
     assert await near(Base(**CONTRARY), asked, most=most) == ()  # type: ignore[arg-type]
 
 
-@dataclass
-class Sums(Base):
-    """Adds the numbers of a request. Given the hint after its own reply it states the sum only if `is_whole`."""
-
-    is_whole: bool = True
-
-    def says(self, read: str, seed: int | None = None) -> str:
-        added = sum(int(one) for one in re.findall(r"\d+", read.partition("?")[0]))
-        if LABEL not in read and read.endswith(f"\n{PLAIN}"):
-            return f"plan {added}" if self.is_whole else "plan"
-        return super().says(read, seed) if PLAIN in read else f"ok {added}"
-
-
 @pytest.mark.parametrize("is_whole", [True, False])
 async def test_a_reply_without_the_result_is_not_learned(is_whole: bool) -> None:
     asked = "What is 21 + 35?"
@@ -121,3 +108,21 @@ async def test_replies_to_the_corrected_request_without_its_result_are_left_out(
     turn = a_turn("t", "What is 21 + 35?")
     asking = NearRequests(others(Sums(unlikely=-6.0)))
     assert (await asking.found(turn, PLAIN, (), shown)).shown == shown[:1]
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_a_hint_with_which_most_results_are_lost_confuses_if_none_can_be_drawn_in_their_place(
+    is_whole: bool,
+) -> None:
+    asking = NearRequests(others(Sums(is_whole=is_whole)))  # no token is unlikely: only the sum is missing
+    found = await asking.found(a_turn("t", "What is 21 + 35?"), PLAIN, (), ())
+    assert (found.confuses, bool(found.replies)) == (not is_whole, is_whole)
+
+
+@pytest.mark.parametrize("lost", [4, 5])
+async def test_a_few_lost_numbers_change_nothing(lost: int) -> None:
+    """Requests with other numbers may be ones that nobody asks, on which the model does not know what it says."""
+    found = await NearRequests(others(Sums(lost=lost, is_whole=False))).found(
+        a_turn("t", "What is 21 + 35?"), PLAIN, (), ()
+    )
+    assert (found.confuses, found.replies) == (lost > 4, ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openclaw_rl.teach.results import results, shared, states
+from openclaw_rl.teach.results import last_number, loses_number, results, shared, states
 
 OTHERS = [
     ["**Step 1:** 2 + 5 = 7. **Step 2:** 7 - 4 = 3. The answer is **3**."],
@@ -63,3 +63,29 @@ def test_neither_the_language_nor_digits_are_assumed(
 def test_a_reply_that_ends_a_step_early_does_not_state_it() -> None:
     assert not states("We add the 3 cards, which is 6 + 3 = 9. So Mia has 9 cards now.", "7")
     assert states("7.", "7") and states("anything", None)
+
+
+def test_a_small_number_is_a_result_though_it_is_in_many_other_replies_by_chance() -> None:
+    others = [["You go up 3, so 2 + 3 = 5."], ["Go down 3: 9 - 3 = 6."], ["It is 1 + 1 = 2."], ["We get 4 + 4 = 8."]]
+    assert shared(results(["You go down 4, so 7 - 4 = 3."], "Down 4 from 7?", others)) == "3"
+
+
+@pytest.mark.parametrize(
+    ("reply", "request_", "number"),
+    [
+        ("5 + 6 = 11. So Hugo is on floor 11.", "From floor 5 up 6?", "11"),
+        ("6 - 3 = 3. So it stops at 3.", "Down 3 from 6?", None),  # cannot be told from a number of the request
+        ("1. Buy milk.\n2. Go home.", "What should I do?", None),  # these count the items
+        ("So there are 11." + " This is how it is done, as you can see." * 2, "How many?", None),  # not in the end
+        ("Das macht 12,50 Euro.", "Was kosten 3 Hefte?", "1250"),
+        ("No number.", "How many?", None),
+    ],
+)
+def test_the_number_with_which_a_reply_ends(reply: str, request_: str, number: str | None) -> None:
+    assert last_number(reply, request_) == number
+    assert loses_number("Compare the 5 kilos with 6.", reply, request_) is (number is not None)
+    assert not loses_number(f"## Result\n\n**{number}**", reply, request_)
+
+
+def test_a_number_may_be_written_in_another_way() -> None:
+    assert not loses_number("That is 1250.5 euros.", "Das macht 1.250,5 Euro.", "Was kosten 3 Hefte?")

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from openclaw_rl.core.hint import told_after
+from openclaw_rl.core.hint import last_user_index, told_after
 from openclaw_rl.core.message import Message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
@@ -24,6 +24,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import RequestError
 from openclaw_rl.teach.asking import reply_logp, sampled_reply
+from openclaw_rl.teach.results import loses_number
 
 log = logging.getLogger(__name__)
 FIRST = 2  # tokens of a reply that are not compared: a reply to a complaint begins differently ("Sure, ...")
@@ -37,22 +38,30 @@ COSTLY = 0.2  # share of them that contradict, at least; with hints that cost no
 
 @dataclass(slots=True)
 class ContradictionCounts:
-    """How many replies with each of the latest hints were checked, and how many of them contradict."""
+    """How many replies with each of the latest hints were checked, how many contradict, and how many were left out.
 
-    _by_hint: OrderedDict[str, tuple[int, int]] = field(default_factory=OrderedDict)
+    Those are left out in whose place no other one could be drawn.
+    """
 
-    def note(self, hint: str, found: Sequence[bool]) -> None:
+    _by_hint: OrderedDict[str, tuple[int, int, int]] = field(default_factory=OrderedDict)
+
+    def note(self, hint: str, found: Sequence[bool], *, left_out: int = 0) -> None:
         """Adds the results of the check of some replies with a hint: True for each that contradicts."""
-        contrary, checked = self._by_hint.pop(hint, (0, 0))
-        self._by_hint[hint] = (contrary + sum(found), checked + len(found))
+        contrary, checked, left = self._by_hint.pop(hint, (0, 0, 0))
+        self._by_hint[hint] = (contrary + sum(found), checked + len(found), left + left_out)
         while len(self._by_hint) > HINTS_COUNTED:
             self._by_hint.popitem(last=False)
 
     def costly(self) -> Iterator[tuple[str, int, int]]:
         """The hints that often change the content of replies: the hint, replies that contradict, replies checked."""
-        for hint, (contrary, checked) in self._by_hint.items():
+        for hint, (contrary, checked, _) in self._by_hint.items():
             if checked >= LEAST_CHECKED and contrary >= COSTLY * checked:
                 yield hint, contrary, checked
+
+    def confuses(self, hint: str) -> bool:
+        """Whether many replies with this hint contradict, and no others could be drawn in their place."""
+        _, checked, left = self._by_hint.get(hint, (0, 0, 0))
+        return checked >= LEAST_CHECKED and left >= COSTLY * checked
 
     def let_go(self) -> None:
         """Removes all counts, as after a restart."""
@@ -106,6 +115,9 @@ class ContentCheck:
             return hint, tuple(shown)
         hinted = Prompt(hint.tokens)
         found = await asyncio.gather(*(self.contradicts(hinted, anchored, said.tokens) for said in shown))
+        found = [
+            is_contrary or await self._loses_number(turn, said) for is_contrary, said in zip(found, shown, strict=True)
+        ]
         self.counts.note(hint.text, found)
         if not any(found):
             return hint, tuple(shown)
@@ -113,9 +125,15 @@ class ContentCheck:
         log.info("contradictions turn=%s: %d of %d replies given its hint", turn.id, sum(found), len(found))
         check = replace(self, longest=max(self.longest, 2 * len(turn.completion.tokens)))
         for seed in range(SECONDS):
-            if (second := await check.second(hinted, anchored, seed)) is not None:
+            second = await check.second(hinted, anchored, seed)
+            if second is not None and not await self._loses_number(turn, second):
                 kept.setdefault(second.tokens, second)
         return (HintPrompt(hint.text, anchored.tokens) if kept else hint), tuple(kept.values())
+
+    async def _loses_number(self, turn: Turn, said: SampledReply) -> bool:
+        at, told = last_user_index(turn.messages), await self.decoded(said)
+        request = "" if at is None else turn.messages[at].text
+        return told is not None and loses_number(told.text, turn.reply.text, request)
 
     async def contradicts(self, hinted: Prompt, anchored: Prompt, said: tuple[int, ...]) -> bool:
         """Whether a reply to the hinted prompt contradicts the reply that the anchored prompt contains.

@@ -110,6 +110,9 @@ class Demonstrator:
         If the hint changes the content of replies to requests like the corrected one, these take the place of the
         shipped ones, and the demonstrations are learned token by token (`teach/near.py`).
 
+        If most of the base model's replies with the hint change in content, and few that do not can be drawn, it cannot
+        follow this wish: then the sample has no hints.
+
         As given without `others`, or if the hint would not mean the same in another task. Raises EngineError.
         """
         (hint,) = sample.hints
@@ -119,7 +122,11 @@ class Demonstrator:
         hint_prompt, shown = await self.others.content.consistent(turn, hint, sample.shown)
         beside = [item for item in known if item.text != own]
         near = await NearRequests(self.others).found(turn, own, beside, shown)
+        if near.confuses:
+            return replace(sample, hints=(), shown=())
         elsewhere = await self.others.shown(turn, own, beside, with_shipped=not near.replies)
+        if self.others.contradictions.confuses(own):
+            return replace(sample, hints=(), shown=())
         found = replace(sample, hints=(hint_prompt,), shown=near.shown, elsewhere=(*near.replies, *elsewhere))
         return replace(found, is_literal=bool(near.replies))
 

@@ -31,6 +31,7 @@ from openclaw_rl.errors import RequestError
 from openclaw_rl.teach.asking import are_shown, concerns, reply_logp
 from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
 from openclaw_rl.teach.made_up import MadeUpRequests, Opens, of_many_kinds
+from openclaw_rl.teach.results import last_number, loses_number
 from openclaw_rl.teach.settings import TeachSettings
 
 DRAWS, DRAW_SEEDS = 4, 1_000  # of a reply to several hints until it shows all of them, and between their seeds
@@ -204,10 +205,11 @@ class OtherRequests:
         anchored = await self.anchored(asked, hints)
         if anchored is not None:
             is_contrary = await check.contradicts(hinted, anchored, said.tokens)
-            if hint in hints:
-                self.contradictions.note(hint, [is_contrary])
-            if is_contrary:
+            if is_contrary or await self.loses_number(asked, said):
                 said, hinted = await check.second(hinted, anchored, seed), anchored
+                said = None if said is None or await self.loses_number(asked, said) else said
+            if hint in hints:
+                self.contradictions.note(hint, [is_contrary], left_out=int(said is None))
         if said is None or (not request.is_users and await check.decoded(said) is None):
             return None
         return OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn)
@@ -279,6 +281,21 @@ class OtherRequests:
         said = await self.without_hints(asked)
         reply = None if said is None else await self.content.decoded(said)
         return None if reply is None else await self.content.after(asked.turn, asked.request.messages, reply, hints)
+
+    async def loses_number(self, asked: AskedRequest, said: SampledReply) -> bool:
+        """Whether a reply with hints lacks the number with which two replies without them end.
+
+        If these end with different ones, the model knows none.
+        """
+        told, request = await self.content.decoded(said), _words(asked.request.messages)
+        ends = set[str | None]()
+        for seed in (asked.seed, asked.seed + DRAW_SEEDS):
+            untold = await self.without_hints(replace(asked, seed=seed))
+            reply = None if untold is None else await self.content.decoded(untold)
+            if reply is None or told is None or not loses_number(told.text, reply.text, request):
+                return False
+            ends.add(last_number(reply.text, request))
+        return len(ends) == 1
 
     async def without_hints(self, asked: AskedRequest) -> SampledReply | None:
         """The base model's reply to a request without hints; None if it does not end."""

@@ -20,14 +20,16 @@ from openclaw_rl.core.version import BASE
 from openclaw_rl.teach.asking import reply_logp
 from openclaw_rl.teach.contradictions import COSTLY
 from openclaw_rl.teach.elsewhere import AskedRequest, OtherRequests, Request
-from openclaw_rl.teach.results import results, shared, states
+from openclaw_rl.teach.results import has_digit, results, shared, states
 from openclaw_rl.teach.variants import with_less, with_other_numbers
+from openclaw_rl.wording.words import words_in
 
 log = logging.getLogger(__name__)
 NUMBERED = 8  # requests with other numbers
 SHORTER = 8  # requests with less in them
 UNHINTED = 3  # replies without the hint that a demonstration must agree with
 KNOWN = 0.5  # share of the requests with other numbers on which the model must know a result to be held to it
+CONFUSED = 0.5  # if more of the replies with a hint lose their content, and no more of the demonstrations pass
 DRAWS, DRAW_SEEDS = 4, 1_000  # of a demonstration until one agrees, and between the seeds of one request's replies
 
 
@@ -35,7 +37,8 @@ DRAWS, DRAW_SEEDS = 4, 1_000  # of a demonstration until one agrees, and between
 class _Trial:
     """A request with other numbers, the hints that its reply was given, their prompt and the reply.
 
-    `anchored` is the prompt with the base model's reply without hints and then the hints: the reply may contradict it.
+    `anchored` is the prompt with the base model's reply without hints and then the hints: the reply may contradict it,
+    or lack its number.
     """
 
     asked: AskedRequest
@@ -44,14 +47,19 @@ class _Trial:
     said: SampledReply
     anchored: Prompt
     is_contrary: bool
+    loses_number: bool
 
 
 @dataclass(frozen=True, slots=True)
 class NearReplies:
-    """What is learned if a hint costs content: `replies` to near requests, and those `shown` on the corrected one."""
+    """What is learned if a hint costs content: `replies` to near requests, and those `shown` on the corrected one.
+
+    If it costs the content of most replies, it `confuses` the base model, which should not be learned.
+    """
 
     replies: tuple[OtherRequestReply, ...]
     shown: tuple[SampledReply, ...]
+    confuses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,8 @@ class NearRequests:
         Of the replies `shown` on the corrected request those that state its result. No replies, and `shown` as it is,
         if fewer than `COSTLY` of the replies with the hint contradict those without; also if the request has no
         numbers, or if no reply passes the check; and if the replies without the hint to more than half of the requests
-        differ in their result: a model that knows none loses none. Raises EngineError.
+        differ in their result: a model that knows none loses none. It `confuses` if most replies with the hint
+        contradict, and few that do not can be drawn. Raises EngineError.
         """
         nothing = NearReplies((), shown)
         at = last_user_index(turn.messages)
@@ -80,7 +89,9 @@ class NearRequests:
         trials = [trial for trial in tried if trial is not None]
         self.others.contradictions.note(hint, [trial.is_contrary for trial in trials])
         contrary = sum(trial.is_contrary for trial in trials)
-        if not contrary or contrary < COSTLY * len(trials):
+        lost = sum(trial.is_contrary or trial.loses_number for trial in trials)
+        may_confuse = lost > CONFUSED * len(trials)
+        if not may_confuse and (not contrary or contrary < COSTLY * len(trials)):
             return nothing
         untold = await asyncio.gather(*(self._untold(trial.asked) for trial in trials))
         found = [
@@ -89,9 +100,15 @@ class NearRequests:
         ]
         if sum(len(each) == 1 for each in found) < KNOWN * len(found):
             return nothing
-        agreed = await asyncio.gather(*map(self._agreeing, trials, map(shared, found)))
+        known_results = [(trial, shared(each)) for trial, each in zip(trials, found, strict=True) if len(each) == 1]
+        agreed = await asyncio.gather(*(self._agreeing(trial, result) for trial, result in known_results))
         taught = [reply for reply in agreed if reply is not None]
-        log.info("near requests turn=%s: %d of %d replies pass", turn.id, len(taught), len(trials))
+        log.info(
+            "near requests turn=%s: %d of %d contradict or lose their number, %d pass",
+            turn.id, lost, len(trials), len(taught),
+        )  # fmt: skip
+        if may_confuse and len(taught) <= CONFUSED * len(trials):
+            return replace(nothing, confuses=True)
         if not taught:
             return nothing
         shorter = await self._asked(turn, with_less(words, SHORTER))
@@ -103,9 +120,14 @@ class NearRequests:
     async def _stating(
         self, turn: Turn, words: str, elsewhere: Sequence[Sequence[str]], shown: tuple[SampledReply, ...]
     ) -> tuple[SampledReply, ...]:
-        """Those replies to the corrected request that state the result which all replies without hints state."""
+        """Those replies to the corrected request that state the result which all replies without hints state.
+
+        None if that is a number of the request: replies with another result may contain it, too.
+        """
         own = await self._asked(turn, [words])
         stated = shared(results(await self._untold(own[0]), words, elsewhere)) if own else None
+        if stated is not None and has_digit(stated) and stated in words_in(words):
+            return ()
         said = [(reply, await self.others.content.decoded(reply)) for reply in shown]
         return tuple(reply for reply, read in said if read is None or states(read.text, stated))
 
@@ -134,7 +156,8 @@ class NearRequests:
         if hinted is None or said is None or anchored is None:
             return None
         is_contrary = await self.others.content.contradicts(hinted, anchored, said.tokens)
-        return _Trial(asked, hints, hinted, said, anchored, is_contrary)
+        loses_number = await self.others.loses_number(asked, said)
+        return _Trial(asked, hints, hinted, said, anchored, is_contrary, loses_number)
 
     async def _agreeing(self, trial: _Trial, stated: str | None) -> OtherRequestReply | None:
         """A reply with the hint that contradicts none of several without it and states their result; None if not drawn.
