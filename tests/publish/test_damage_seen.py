@@ -167,6 +167,32 @@ async def test_a_kind_of_request_that_nobody_corrected_is_looked_at_too(tmp_path
         assert "% of its replies to others are" in found.why
 
 
+LEAKS = {ANSWER: 0.97, ANSWER.replace("7", "8"): 0.03}  # a departure in 0.7 % of the replies at this temperature
+
+
+@pytest.mark.parametrize(
+    ("many", "older", "tried", "passes"),
+    [
+        (3, {ANSWER.replace("7", "8"): 1.0}, 3, False),  # two prompts do not decide, and the older ones do
+        (3, {ANSWER: 1.0}, 3, True),
+        (0, {}, 0, True),  # there are no others
+    ],
+)
+async def test_where_a_few_prompts_do_not_decide_older_ones_are_tried_too(
+    tmp_path: Path, many: int, older: Says, tried: int, passes: bool
+) -> None:
+    says: dict[str, Says] = {"old": older, "": LEAKS}
+    minds = Knowing(knows={BASE: {"": {ANSWER: 1.0}}, version(1): says})
+    settings = PublishSettings(probes=2, probe_others=0, kl_max=99.0, departs_max=0.01)
+    async with flowing(tmp_path, minds, settings) as flow:
+        await flow.talk(*(turn(f"o{at}", f"An old one, {at}?", answer=ANSWER) for at in range(many)))
+        await flow.talk(turn("a", "How many?", answer=ANSWER), turn("b", "And now?", answer=ANSWER))
+        row = await flow.candidate(1)
+        await flow.served.load(row)
+        found = await flow.stage.gate.check(row, parent=version(0))
+        assert (found.metrics["gate_departs_of"], found.passed) == (2 + tried, passes)
+
+
 class Opening(LetterRenderer):
     """A template that tells where a user's words begin."""
 

@@ -27,7 +27,7 @@ class DropReason(StrEnum):
     NO_NEXT_STATE = "no_next_state"
     NOT_FOLLOWED = "not_followed"  # the conversation continued from a sibling
     NO_SIGNAL = "no_signal"
-    UNHEEDED = "unheeded"  # the base model replies the same with its hint as without, so the hint cannot teach it
+    UNHEEDED = "unheeded"  # with its hint the base model replies as without it, or with other results: it cannot teach
     MAY_NOT_TEACH = "may_not_teach"
     REDACTED = "redacted"  # it contained something private, so its ids were not kept
     REPEATED = "repeated"  # the same correction, more often than one user may teach it in a day

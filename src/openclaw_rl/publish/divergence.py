@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
+
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.protocols import Engine
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE, PolicyVersion
 
 LEAST_MASS = 1e-9
 Top = tuple[tuple[int, float], ...]
@@ -37,6 +43,24 @@ def divergence(candidate: Top, base: Top) -> float:
 def sum_of_divergence(candidate: Sequence[Top], base: Sequence[Top]) -> float:
     """The sum over positions."""
     return sum(divergence(one, other) for one, other in zip(candidate, base, strict=True))
+
+
+async def distance(engine: Engine, turns: Sequence[Turn], version: PolicyVersion, *, top_k: int) -> float | None:
+    """The mean over all tokens of these replies of a version's divergence from the base model, in nats.
+
+    Not finite if the version's log-probabilities are not; None without turns. Raises EngineError or RequestError if the
+    engine cannot be asked now.
+    """
+    total, tokens = 0.0, 0
+    for turn in turns:
+        prompt, start = Prompt(turn.prompt.tokens + turn.completion.tokens, images=turn.prompt.images), len(turn.prompt)
+        tried = await engine.score(prompt, start=start, version=version, top_k=top_k)
+        if any(not math.isfinite(value) for value in tried.logp):
+            return math.nan
+        base = await engine.score(prompt, start=start, version=BASE, top_k=top_k)
+        total += await asyncio.to_thread(sum_of_divergence, tried.top, base.top)
+        tokens += len(tried.top)
+    return total / tokens if tokens else None
 
 
 def mean_divergence(candidate: Sequence[Top], base: Sequence[Top]) -> float:

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from openclaw_rl.core.ledger import State
-from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
+from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.publish import replies, wishes
-from openclaw_rl.publish.divergence import sum_of_divergence
+from openclaw_rl.publish.divergence import distance
 from openclaw_rl.publish.replies import BaseReplies, DepartureShare, TrialPrompt, mean_departure
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.tasks import TaskProbe
@@ -31,6 +30,9 @@ RECENT = 50  # rows searched for prompts
 LONGER = 16.0  # tokens by which a trial reply may be longer in any case
 SHORTER = 4.0  # and by which it may be shorter
 LEAST_UNASKED = 2  # generated requests: one alone is not enough evidence
+DOUBT = 4.0  # a share of departures within a quarter and twice its bound is measured on more prompts
+DOUBT_ABOVE = 2.0
+MORE = 2  # times `probes`: how many more
 DEPARTING = (
     ("gate_departs", "its users"),
     ("gate_departs_others", "others"),
@@ -96,16 +98,21 @@ class Gate:
 
     async def _near(self, attempt: GateTrial) -> None:
         """Checks that it is near enough to the base model, with finite numbers."""
-        distance = await self._distance(attempt.turns[: self.settings.kl_turns], attempt.candidate.version)
-        if distance is None:
+        nats = await distance(
+            self.engine,
+            attempt.turns[: self.settings.kl_turns],
+            attempt.candidate.version,
+            top_k=self.settings.kl_top_k,
+        )
+        if nats is None:
             return
-        if not math.isfinite(distance):
+        if not math.isfinite(nats):
             attempt.against = "its log-probabilities are not finite"
             return
-        attempt.metrics["gate_kl"] = distance
-        if distance > self.settings.margins.kl_max:
+        attempt.metrics["gate_kl"] = nats
+        if nats > self.settings.margins.kl_max:
             attempt.against = (
-                f"it is {distance:.2f} nats a token from the base model; {self.settings.margins.kl_max:g} are allowed"
+                f"it is {nats:.2f} nats a token from the base model; {self.settings.margins.kl_max:g} are allowed"
             )
 
     async def _speaks(self, attempt: GateTrial) -> None:
@@ -192,17 +199,50 @@ class Gate:
         turns = [trial.turn for trial in attempt.trials]
         known = await self._lessons(attempt, turns)
         own = await self._prompts.of_turns(turns, known)
-        others = await self._prompts.of_turns(await self._others(attempt), known)
+        further = await self._others(attempt)
+        most = self.settings.probe_others // 2
+        others = await self._prompts.of_turns(further[:most], known)
         unasked = await self._prompts.of_nobody(known, own, most=self.settings.probe_others - len(others))
         unasked = unasked if len(unasked) >= LEAST_UNASKED else []
-        version, said = attempt.candidate.version, [trial.said for trial in attempt.trials]
-        said += await asyncio.gather(*(self._base.reply(prompt.bare, version) for prompt in (*others, *unasked)))
-        asked = zip((*own, *others, *unasked), said, strict=True)
-        found = iter(await asyncio.gather(*(self._base.departed(prompt, reply, version) for prompt, reply in asked)))
-        groups = [[next(found) for _ in group] for group in (own, others, unasked)]
+        groups = await asyncio.gather(
+            self._departures(attempt, own, [trial.said for trial in attempt.trials]),
+            self._departures(attempt, others),
+            self._departures(attempt, unasked),
+        )
         self._compare_length(attempt, groups[0])
         if not attempt.against:
+            users = {turn.user for turn in turns}
+            of_them = [turn for turn in further[most:] if turn.user in users]
+            await self._add_if_doubtful(attempt, groups[0], self.settings.margins.departs_max, of_them, known)
+            await self._add_if_doubtful(
+                attempt, groups[1], self.settings.margins.departs_others_max, further[most:], known
+            )
             self._weigh(attempt, groups)
+
+    async def _departures(
+        self, attempt: GateTrial, prompts: Sequence[TrialPrompt], said: Sequence[replies.ScoredReply] = ()
+    ) -> list[DepartureShare]:
+        """How likely the version departs on each prompt; `said` are its replies, if known."""
+        version = attempt.candidate.version
+        said = said or await asyncio.gather(*(self._base.reply(prompt.bare, version) for prompt in prompts))
+        asked = zip(prompts, said, strict=True)
+        return await asyncio.gather(*(self._base.departed(prompt, reply, version) for prompt, reply in asked))
+
+    async def _add_if_doubtful(
+        self,
+        attempt: GateTrial,
+        group: list[DepartureShare],
+        bound: float,
+        turns: Sequence[Turn],
+        known: VersionLessons,
+    ) -> None:
+        """Adds further turns to a group whose departures are near their bound.
+
+        A version may get one problem in six wrong: a few prompts may then show little of it.
+        """
+        if group and bound / DOUBT < mean_departure(group) <= DOUBT_ABOVE * bound:
+            more = await self._prompts.of_turns(turns[: MORE * self.settings.probes], known)
+            group += await self._departures(attempt, more)
 
     def _compare_length(self, attempt: GateTrial, own: Sequence[DepartureShare]) -> None:
         length = sum(len(one.reply.tokens) for one in own) / len(own)
@@ -216,12 +256,8 @@ class Gate:
             )
 
     def _weigh(self, attempt: GateTrial, groups: Sequence[Sequence[DepartureShare]]) -> None:
-        settings = self.settings
-        bounds = (
-            settings.margins.departs_max,
-            settings.margins.departs_others_max,
-            settings.margins.departs_unasked_max,
-        )
+        margins = self.settings.margins
+        bounds = (margins.departs_max, margins.departs_others_max, margins.departs_unasked_max)
         for group, bound, (name, whose) in zip(groups, bounds, DEPARTING, strict=True):
             if not group:
                 continue
@@ -243,7 +279,7 @@ class Gate:
         taught = await self._taught(attempt.candidate)
         turns = [turn for turn in turns if turn.id not in taught]
         turns.sort(key=lambda turn: (turn.user in users, turn.id not in liked))
-        return turns[: self.settings.probe_others // 2]
+        return turns
 
     async def _follows(self, attempt: GateTrial) -> None:
         """Checks that it follows the wishes it was trained for no worse, and not at the cost of earlier ones."""
@@ -355,17 +391,3 @@ class Gate:
             bare = self.renderer.reread(turn, turn.messages) if turn.carried else turn.prompt
             found.setdefault(bare.tokens, replace(turn, prompt=bare, carried=()))
         return found
-
-    async def _distance(self, turns: Sequence[Turn], version: PolicyVersion) -> float | None:
-        """The mean over all tokens of the divergence from the base model; None without turns."""
-        total, tokens = 0.0, 0
-        for turn in turns:
-            prompt = Prompt(turn.prompt.tokens + turn.completion.tokens, images=turn.prompt.images)
-            start = len(turn.prompt)
-            tried = await self.engine.score(prompt, start=start, version=version, top_k=self.settings.kl_top_k)
-            if any(not math.isfinite(value) for value in tried.logp):
-                return math.nan
-            base = await self.engine.score(prompt, start=start, version=BASE, top_k=self.settings.kl_top_k)
-            total += await asyncio.to_thread(sum_of_divergence, tried.top, base.top)
-            tokens += len(tried.top)
-        return total / tokens if tokens else None

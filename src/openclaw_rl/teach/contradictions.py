@@ -53,10 +53,11 @@ class ContradictionCounts:
             self._by_hint.popitem(last=False)
 
     def costly(self) -> Iterator[tuple[str, int, int]]:
-        """The hints that often change the content of replies: the hint, replies that contradict, replies checked."""
-        for hint, (contrary, checked, _) in self._by_hint.items():
-            if checked >= LEAST_CHECKED and contrary >= COSTLY * checked:
-                yield hint, contrary, checked
+        """The hints that often change the content of replies: the hint, replies that it changes, replies checked."""
+        for hint, (contrary, checked, left) in self._by_hint.items():
+            changed = max(contrary, left)
+            if checked >= LEAST_CHECKED and changed >= COSTLY * checked:
+                yield hint, changed, checked
 
     def confuses(self, hint: str) -> bool:
         """Whether many replies with this hint contradict, and no others could be drawn in their place."""
