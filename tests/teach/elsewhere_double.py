@@ -126,10 +126,12 @@ class Base:
 class Sums(Base):
     """Adds the numbers of a request. Given the hint after its own reply it states the sum only if `is_whole`.
 
-    Given the hint with the request it states none, or the sum of all but the first `lost` requests.
+    Given the hint with the request it states none, or the sum of all but the first `lost` requests. It is sure of what
+    it says, but for a reply with the hint unless it `is_sure` of that, too.
     """
 
     is_whole: bool = True
+    is_sure: bool = False
     lost: int | None = None
     told: list[str] = field(default_factory=list)
 
@@ -144,6 +146,16 @@ class Sums(Base):
             self.told.append(request)
         is_lost = self.lost is None or self.told.index(request) < self.lost
         return super().says(read, seed) if is_lost else f"plain {added}"
+
+    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
+        found = await super().score(prompt, start=start, version=version, top_k=top_k)
+        read, size = text(prompt.tokens[:start]), len(prompt) - start
+        untold = read.partition(LABEL)[0].strip() if LABEL in read and not self.is_sure else read
+        sure, unsure = [[*ids_of(self.says(each)), *[END] * size] for each in (read, untold)]
+        tops = tuple(
+            ((one, 0.0), (other, -2.0))[: 1 + (one != other)] for one, other in zip(sure, unsure, strict=False)
+        )
+        return Scores(found.start, found.logp, tops[:size])
 
 
 def others(

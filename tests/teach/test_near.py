@@ -119,6 +119,13 @@ async def test_a_hint_with_which_most_results_are_lost_confuses_if_none_can_be_d
     assert (found.confuses, bool(found.replies)) == (not is_whole, is_whole)
 
 
+async def test_a_hint_that_asks_for_no_number_does_not_confuse() -> None:
+    found = await NearRequests(others(Sums(is_whole=False, is_sure=True))).found(
+        a_turn("t", "What is 21 + 35?"), PLAIN, (), ()
+    )
+    assert not found.confuses and found.replies == ()
+
+
 @pytest.mark.parametrize("lost", [4, 5])
 async def test_a_few_lost_numbers_change_nothing(lost: int) -> None:
     """Requests with other numbers may be ones that nobody asks, on which the model does not know what it says."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,8 @@ from openclaw_rl.teach.results import loses_number
 log = logging.getLogger(__name__)
 FIRST = 2  # tokens of a reply that are not compared: a reply to a complaint begins differently ("Sure, ...")
 CONTRADICTS_NATS = 3.0  # by which a token must become less likely when the reply without the hint is in the prompt
+SURE, POSSIBLE = math.log(0.6), math.log(0.01)  # probabilities of a token without a hint and with it, in nats
+TOP_K = 20  # likeliest tokens among which it is looked for
 OPENS_NATS = 3.0  # a token: a second reply whose beginning is less likely than this with the hint alone is left out
 SECONDS = 4  # replies sampled with the corrected reply in the prompt, if others contradict it
 HINTS_COUNTED = 32  # the hints that were checked last
@@ -117,7 +120,8 @@ class ContentCheck:
         hinted = Prompt(hint.tokens)
         found = await asyncio.gather(*(self.contradicts(hinted, anchored, said.tokens) for said in shown))
         found = [
-            is_contrary or await self._loses_number(turn, said) for is_contrary, said in zip(found, shown, strict=True)
+            is_contrary or await self._is_lost(turn, hinted, said)
+            for is_contrary, said in zip(found, shown, strict=True)
         ]
         self.counts.note(hint.text, found)
         if not any(found):
@@ -132,9 +136,40 @@ class ContentCheck:
         return (HintPrompt(hint.text, anchored.tokens) if kept else hint), tuple(kept.values())
 
     async def _loses_number(self, turn: Turn, said: SampledReply) -> bool:
+        """Whether a reply lacks the number with which the corrected one ends."""
         at, told = last_user_index(turn.messages), await self.decoded(said)
         request = "" if at is None else turn.messages[at].text
         return told is not None and loses_number(told.text, turn.reply.text, request)
+
+    async def _is_lost(self, turn: Turn, hinted: Prompt, said: SampledReply) -> bool:
+        if not await self._loses_number(turn, said):
+            return False
+        try:
+            bare = await asyncio.to_thread(self.renderer.prompt, turn.messages, turn.tools, None, options=turn.options)
+        except (RequestError, ValueError):
+            return False
+        return await self.wavers(bare, hinted, said)
+
+    async def wavers(self, bare: Prompt, hinted: Prompt, said: SampledReply) -> bool:
+        """Whether a reply goes on, at some token, as the model would surely not without the hint, and unsurely with it.
+
+        After the same beginning the model without the hint is sure (`SURE`) of a token that is `CONTRADICTS_NATS`
+        likelier there than the reply's own. With the hint this token is possible, too (`POSSIBLE`): else the hint asks
+        for another, such as a word in place of the digits. Ends are not compared. Raises EngineError.
+        """
+        without, given = await asyncio.gather(
+            *(
+                self.engine.score(Prompt(prompt.tokens + said.tokens), start=len(prompt), version=BASE, top_k=TOP_K)
+                for prompt in (bare, hinted)
+            )
+        )
+        for place in range(FIRST, len(said.tokens)):
+            token, logp = max(without.top[place], key=lambda each: each[1])
+            if token in self.stop_ids or logp < SURE or logp - without.logp[place] < CONTRADICTS_NATS:
+                continue
+            if dict(given.top[place]).get(token, -math.inf) >= POSSIBLE:
+                return True
+        return False
 
     async def contradicts(self, hinted: Prompt, anchored: Prompt, said: tuple[int, ...]) -> bool:
         """Whether a reply to the hinted prompt contradicts the reply that the anchored prompt contains.

@@ -205,9 +205,9 @@ class OtherRequests:
         anchored = await self.anchored(asked, hints)
         if anchored is not None:
             is_contrary = await check.contradicts(hinted, anchored, said.tokens)
-            if is_contrary or await self.loses_number(asked, said):
+            if is_contrary or await self.is_lost(asked, hinted, said):
                 said, hinted = await check.second(hinted, anchored, seed), anchored
-                said = None if said is None or await self.loses_number(asked, said) else said
+                said = None if said is None or await self._loses_number(asked, said) else said
             if hint in hints:
                 self.contradictions.note(hint, [is_contrary], left_out=int(said is None))
         if said is None or (not request.is_users and await check.decoded(said) is None):
@@ -282,10 +282,17 @@ class OtherRequests:
         reply = None if said is None else await self.content.decoded(said)
         return None if reply is None else await self.content.after(asked.turn, asked.request.messages, reply, hints)
 
-    async def loses_number(self, asked: AskedRequest, said: SampledReply) -> bool:
+    async def is_lost(self, asked: AskedRequest, hinted: Prompt, said: SampledReply) -> bool:
+        """Whether a reply with hints lacks the number of those without them, and the model wavers.
+
+        If it does not, the hint asks for another content.
+        """
+        return await self._loses_number(asked, said) and await self.content.wavers(asked.bare, hinted, said)
+
+    async def _loses_number(self, asked: AskedRequest, said: SampledReply) -> bool:
         """Whether a reply with hints lacks the number with which two replies without them end.
 
-        If these end with different ones, the model knows none.
+        If these end with different numbers, the model knows none.
         """
         told, request = await self.content.decoded(said), _words(asked.request.messages)
         ends = set[str | None]()

@@ -47,7 +47,7 @@ class _Trial:
     said: SampledReply
     anchored: Prompt
     is_contrary: bool
-    loses_number: bool
+    is_lost: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class NearRequests:
         trials = [trial for trial in tried if trial is not None]
         self.others.contradictions.note(hint, [trial.is_contrary for trial in trials])
         contrary = sum(trial.is_contrary for trial in trials)
-        lost = sum(trial.is_contrary or trial.loses_number for trial in trials)
+        lost = sum(trial.is_contrary or trial.is_lost for trial in trials)
         may_confuse = lost > CONFUSED * len(trials)
         if not may_confuse and (not contrary or contrary < COSTLY * len(trials)):
             return nothing
@@ -156,8 +156,8 @@ class NearRequests:
         if hinted is None or said is None or anchored is None:
             return None
         is_contrary = await self.others.content.contradicts(hinted, anchored, said.tokens)
-        loses_number = await self.others.loses_number(asked, said)
-        return _Trial(asked, hints, hinted, said, anchored, is_contrary, loses_number)
+        is_lost = await self.others.is_lost(asked, hinted, said)
+        return _Trial(asked, hints, hinted, said, anchored, is_contrary, is_lost)
 
     async def _agreeing(self, trial: _Trial, stated: str | None) -> OtherRequestReply | None:
         """A reply with the hint that contradicts none of several without it and states their result; None if not drawn.
