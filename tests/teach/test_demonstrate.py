@@ -265,6 +265,9 @@ async def test_other_requests_are_asked_with_the_turns_own_hint_and_each_known_o
     found = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
     assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"]
     assert others.asked == [(PLAIN, [KNOWN, IDLE])]
+    others.contradictions.note(IDLE, [True] * 9, left_out=9)  # the base model cannot follow it
+    await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
+    assert others.asked[1:] == [(PLAIN, [KNOWN])]
 
 
 @pytest.mark.parametrize(("contrary", "is_taught"), [(1, True), (2, False)])

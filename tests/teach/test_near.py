@@ -114,22 +114,20 @@ async def test_replies_to_the_corrected_request_without_its_result_are_left_out(
 async def test_a_hint_with_which_most_results_are_lost_confuses_if_none_can_be_drawn_in_their_place(
     is_whole: bool,
 ) -> None:
-    asking = NearRequests(others(Sums(is_whole=is_whole)))  # no token is unlikely: only the sum is missing
-    found = await asking.found(a_turn("t", "What is 21 + 35?"), PLAIN, (), ())
-    assert (found.confuses, bool(found.replies)) == (not is_whole, is_whole)
+    asked = others(Sums(is_whole=is_whole))  # no token is unlikely: only the sum is missing
+    found = await NearRequests(asked).found(a_turn("t", "What is 21 + 35?"), PLAIN, (), ())
+    assert (asked.contradictions.confuses(PLAIN), bool(found.replies)) == (not is_whole, is_whole)
 
 
 async def test_a_hint_that_asks_for_no_number_does_not_confuse() -> None:
-    found = await NearRequests(others(Sums(is_whole=False, is_sure=True))).found(
-        a_turn("t", "What is 21 + 35?"), PLAIN, (), ()
-    )
-    assert not found.confuses and found.replies == ()
+    asked = others(Sums(is_whole=False, is_sure=True))
+    found = await NearRequests(asked).found(a_turn("t", "What is 21 + 35?"), PLAIN, (), ())
+    assert not asked.contradictions.confuses(PLAIN) and found.replies == ()
 
 
 @pytest.mark.parametrize("lost", [4, 5])
 async def test_a_few_lost_numbers_change_nothing(lost: int) -> None:
     """Requests with other numbers may be ones that nobody asks, on which the model does not know what it says."""
-    found = await NearRequests(others(Sums(lost=lost, is_whole=False))).found(
-        a_turn("t", "What is 21 + 35?"), PLAIN, (), ()
-    )
-    assert (found.confuses, found.replies) == (lost > 4, ())
+    asked = others(Sums(lost=lost, is_whole=False))
+    found = await NearRequests(asked).found(a_turn("t", "What is 21 + 35?"), PLAIN, (), ())
+    assert (asked.contradictions.confuses(PLAIN), found.replies) == (lost > 4, ())

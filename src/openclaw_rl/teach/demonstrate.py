@@ -120,12 +120,12 @@ class Demonstrator:
         if self.others is None or not is_general(own, " ".join(item.text for item in turn.messages)):
             return sample
         hint_prompt, shown = await self.others.content.consistent(turn, hint, sample.shown)
-        beside = [item for item in known if item.text != own]
+        confuses = self.others.contradictions.confuses
+        beside = [item for item in known if item.text != own and not confuses(item.text)]
         near = await NearRequests(self.others).found(turn, own, beside, shown)
-        if near.confuses:
-            return replace(sample, hints=(), shown=())
-        elsewhere = await self.others.shown(turn, own, beside, with_shipped=not near.replies)
-        if self.others.contradictions.confuses(own):
+        with_shipped = not near.replies
+        elsewhere = () if confuses(own) else await self.others.shown(turn, own, beside, with_shipped=with_shipped)
+        if confuses(own):
             return replace(sample, hints=(), shown=())
         found = replace(sample, hints=(hint_prompt,), shown=near.shown, elsewhere=(*near.replies, *elsewhere))
         return replace(found, is_literal=bool(near.replies))

@@ -52,14 +52,10 @@ class _Trial:
 
 @dataclass(frozen=True, slots=True)
 class NearReplies:
-    """What is learned if a hint costs content: `replies` to near requests, and those `shown` on the corrected one.
-
-    If it costs the content of most replies, it `confuses` the base model, which should not be learned.
-    """
+    """What is learned if a hint costs content: `replies` to near requests, and those `shown` on the corrected one."""
 
     replies: tuple[OtherRequestReply, ...]
     shown: tuple[SampledReply, ...]
-    confuses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +72,8 @@ class NearRequests:
         Of the replies `shown` on the corrected request those that state its result. No replies, and `shown` as it is,
         if fewer than `COSTLY` of the replies with the hint contradict those without; also if the request has no
         numbers, or if no reply passes the check; and if the replies without the hint to more than half of the requests
-        differ in their result: a model that knows none loses none. It `confuses` if most replies with the hint
-        contradict, and few that do not can be drawn. Raises EngineError.
+        differ in their result: a model that knows none loses none. If most replies with the hint contradict or lose
+        their number, and few that do not can be drawn, these are noted as left out. Raises EngineError.
         """
         nothing = NearReplies((), shown)
         at = last_user_index(turn.messages)
@@ -107,9 +103,10 @@ class NearRequests:
             "near requests turn=%s: %d of %d contradict or lose their number, %d pass",
             turn.id, lost, len(trials), len(taught),
         )  # fmt: skip
-        if may_confuse and len(taught) <= CONFUSED * len(trials):
-            return replace(nothing, confuses=True)
-        if not taught:
+        is_confused = may_confuse and len(taught) <= CONFUSED * len(trials)
+        if is_confused:
+            self.others.contradictions.note(hint, [], left_out=len(trials) - len(taught))
+        if is_confused or not taught:
             return nothing
         shorter = await self._asked(turn, with_less(words, SHORTER))
         held = await asyncio.gather(*(self._held(one, hint) for one in shorter))
