@@ -47,7 +47,7 @@ from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import TrainerSettings
 
 ROOT = Path("build/damage")
-TURNS, OTHERS, TAUGHT = 22, 2, 2  # of the user, of somebody else on kinds never corrected, and those that were corrected
+TURNS, OTHERS, TAUGHT = 22, 2, 2  # of the user; of somebody else on kinds never corrected; that were corrected
 BEFORE = 12  # requests of a user, of which one is corrected
 WISHES = 3  # of each model: each costs two hundred replies to label by
 Json = dict[str, object]

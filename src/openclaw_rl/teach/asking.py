@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from openclaw_rl.core.completion import Completion
+from openclaw_rl.core.completion import Completion, Scores
 from openclaw_rl.core.hint import CONCERNS_NATS, PlacedHint, with_hints
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
@@ -41,9 +41,16 @@ async def reply_logp(
 
     Raises EngineError, also if the engine refuses the request (full queue).
     """
+    return (await reply_scores(engine, prompt, said, version)).logp
+
+
+async def reply_scores(
+    engine: Engine, prompt: Prompt, said: tuple[int, ...], version: PolicyVersion, *, top_k: int = 0
+) -> Scores:
+    """The same, and the `top_k` likeliest tokens at each place of the reply. Raises EngineError as well."""
     whole = Prompt(prompt.tokens + said, images=prompt.images)
     try:
-        return (await engine.score(whole, start=len(prompt), version=version)).logp
+        return await engine.score(whole, start=len(prompt), version=version, top_k=top_k)
     except RequestError as problem:
         raise EngineError(str(problem)) from problem
 

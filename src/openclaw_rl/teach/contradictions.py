@@ -24,7 +24,7 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import RequestError
-from openclaw_rl.teach.asking import reply_logp, sampled_reply
+from openclaw_rl.teach.asking import reply_logp, reply_scores, sampled_reply
 from openclaw_rl.teach.results import loses_number
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ COSTLY = 0.2  # share of them that contradict, at least; with hints that cost no
 class ContradictionCounts:
     """How many replies with each of the latest hints were checked, how many contradict, and how many were left out.
 
-    Those are left out in whose place no other one could be drawn.
+    Those are left out that lose their number, and in whose place no other one could be drawn.
     """
 
     _by_hint: OrderedDict[str, tuple[int, int, int]] = field(default_factory=OrderedDict)
@@ -63,7 +63,7 @@ class ContradictionCounts:
                 yield hint, changed, checked
 
     def confuses(self, hint: str) -> bool:
-        """Whether many replies with this hint contradict, and no others could be drawn in their place."""
+        """Whether many replies with this hint lose their number, and no others could be drawn in their place."""
         _, checked, left = self._by_hint.get(hint, (0, 0, 0))
         return checked >= LEAST_CHECKED and left >= COSTLY * checked
 
@@ -158,10 +158,7 @@ class ContentCheck:
         for another, such as a word in place of the digits. Ends are not compared. Raises EngineError.
         """
         without, given = await asyncio.gather(
-            *(
-                self.engine.score(Prompt(prompt.tokens + said.tokens), start=len(prompt), version=BASE, top_k=TOP_K)
-                for prompt in (bare, hinted)
-            )
+            *(reply_scores(self.engine, prompt, said.tokens, BASE, top_k=TOP_K) for prompt in (bare, hinted))
         )
         for place in range(FIRST, len(said.tokens)):
             token, logp = max(without.top[place], key=lambda each: each[1])

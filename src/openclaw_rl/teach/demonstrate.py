@@ -110,8 +110,8 @@ class Demonstrator:
         If the hint changes the content of replies to requests like the corrected one, these take the place of the
         shipped ones, and the demonstrations are learned token by token (`teach/near.py`).
 
-        If most of the base model's replies with the hint change in content, and few that do not can be drawn, it cannot
-        follow this wish: then the sample has no hints.
+        If many of the base model's replies with the hint lose the number that they end with otherwise, and no others
+        can be drawn, it cannot follow this wish: then the sample has no hints.
 
         As given without `others`, or if the hint would not mean the same in another task. Raises EngineError.
         """

@@ -205,11 +205,12 @@ class OtherRequests:
         anchored = await self.anchored(asked, hints)
         if anchored is not None:
             is_contrary = await check.contradicts(hinted, anchored, said.tokens)
-            if is_contrary or await self.is_lost(asked, hinted, said):
+            is_lost = await self.is_lost(asked, hinted, said)
+            if is_contrary or is_lost:
                 said, hinted = await check.second(hinted, anchored, seed), anchored
                 said = None if said is None or await self._loses_number(asked, said) else said
             if hint in hints:
-                self.contradictions.note(hint, [is_contrary], left_out=int(said is None))
+                self.contradictions.note(hint, [is_contrary], left_out=int(is_lost and said is None))
         if said is None or (not request.is_users and await check.decoded(said) is None):
             return None
         return OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn)

@@ -59,7 +59,7 @@ class WithoutEffect:
     @property
     def why(self) -> str:
         """The reason, in words."""
-        return f"asks again and again: {' '.join(self.wish)!r}" if self.wish else "contradicts themselves"
+        return "they ask for the same again and again" if self.wish else "they contradict themselves"
 
 
 @dataclass(slots=True)

@@ -72,8 +72,8 @@ class NearRequests:
         Of the replies `shown` on the corrected request those that state its result. No replies, and `shown` as it is,
         if fewer than `COSTLY` of the replies with the hint contradict those without; also if the request has no
         numbers, or if no reply passes the check; and if the replies without the hint to more than half of the requests
-        differ in their result: a model that knows none loses none. If most replies with the hint contradict or lose
-        their number, and few that do not can be drawn, these are noted as left out. Raises EngineError.
+        differ in their result: a model that knows none loses none. If most replies with the hint contradict or
+        lose their number, and few that do not can be drawn, these are noted as left out. Raises EngineError.
         """
         nothing = NearReplies((), shown)
         at = last_user_index(turn.messages)
@@ -85,8 +85,9 @@ class NearRequests:
         trials = [trial for trial in tried if trial is not None]
         self.others.contradictions.note(hint, [trial.is_contrary for trial in trials])
         contrary = sum(trial.is_contrary for trial in trials)
-        lost = sum(trial.is_contrary or trial.is_lost for trial in trials)
-        may_confuse = lost > CONFUSED * len(trials)
+        lost = sum(trial.is_lost for trial in trials)
+        changed = sum(trial.is_contrary or trial.is_lost for trial in trials)
+        may_confuse = changed > CONFUSED * len(trials) and lost >= COSTLY * len(trials)
         if not may_confuse and (not contrary or contrary < COSTLY * len(trials)):
             return nothing
         untold = await asyncio.gather(*(self._untold(trial.asked) for trial in trials))
@@ -100,8 +101,8 @@ class NearRequests:
         agreed = await asyncio.gather(*(self._agreeing(trial, result) for trial, result in known_results))
         taught = [reply for reply in agreed if reply is not None]
         log.info(
-            "near requests turn=%s: %d of %d contradict or lose their number, %d pass",
-            turn.id, lost, len(trials), len(taught),
+            "near requests turn=%s: of %d replies %d contradict, %d lose their number; %d pass",
+            turn.id, len(trials), contrary, lost, len(taught),
         )  # fmt: skip
         is_confused = may_confuse and len(taught) <= CONFUSED * len(trials)
         if is_confused:
