@@ -16,7 +16,7 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.errors import EngineError
+from openclaw_rl.errors import EngineError, RequestError
 from openclaw_rl.teach.contradictions import LEAST_CHECKED
 from openclaw_rl.teach.elsewhere import (
     DRAW_SEEDS,
@@ -398,3 +398,16 @@ async def test_a_model_wavers_where_it_is_sure_of_something_else_without_the_hin
     assert not await check.wavers(
         Prompt(ids_of("x")), Prompt(ids_of(f"x{LABEL}")), replace(said, tokens=(7, 7), logp=(0.0, 0.0))
     )
+
+
+class Full(Base):
+    """Refuses to score anything."""
+
+    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
+        raise RequestError("the queue is full")
+
+
+async def test_a_full_queue_is_an_engine_that_is_away() -> None:
+    said = SampledReply((7, 7, 7), (-0.1,) * 3, BASE)
+    with pytest.raises(EngineError, match="the queue is full"):
+        await others(Full()).content.wavers(Prompt((1,)), Prompt((2,)), said)
