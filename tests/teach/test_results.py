@@ -78,6 +78,7 @@ def test_a_small_number_is_a_result_though_it_is_in_many_other_replies_by_chance
         ("1. Buy milk.\n2. Go home.", "What should I do?", None),  # these count the items
         ("So there are 11." + " This is how it is done, as you can see." * 2, "How many?", None),  # not in the end
         ("Das macht 12,50 Euro.", "Was kosten 3 Hefte?", "1250"),
+        ("3.5 kilos", "How heavy are both?", "35"),  # no item
         ("No number.", "How many?", None),
     ],
 )

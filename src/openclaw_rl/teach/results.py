@@ -14,7 +14,7 @@ from openclaw_rl.wording.words import words_in
 END = 12  # words of a reply that are its end
 _NUMBER = re.compile(r"\d+")
 _WITHIN = re.compile(r"(?<=\d)[.,'](?=\d)")  # what may stand within a number, and differs between languages
-_ITEM = re.compile(r"^\W*\d+[.):]", re.MULTILINE)  # the number of an item in a list
+_ITEM = re.compile(r"^\W*\d+[.):]\s", re.MULTILINE)  # the number of an item in a list
 USUAL = 0.5  # share of the requests with other numbers from which on a word in the ends of their replies says nothing
 USUAL_NUMBER = 0.8  # and a number: small ones are in many ends by chance
 
