@@ -66,10 +66,11 @@ def measured(form: str, length: int, count: int) -> Figures:
     import torch
 
     from openclaw_rl.tiny.world import bundled_model
+    from openclaw_rl.trainers.forest import planted
     from openclaw_rl.trainers.lessons import lessons
     from openclaw_rl.trainers.lora import LoraTrainer
     from openclaw_rl.trainers.settings import TrainerSettings
-    from openclaw_rl.trainers.trees import Trees, planted
+    from openclaw_rl.trainers.trees import Trees
 
     torch.set_num_threads(1)
     if form == "apart":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,15 +16,26 @@ from trainer_models import SHAPE, Recorder, save_model, settings_of
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from openclaw_rl.core.sample import HintPrompt, Sample
-from openclaw_rl.trainers import trees
+from openclaw_rl.trainers import attention_plan, trees
+from openclaw_rl.trainers.attention_plan import plan_of
 from openclaw_rl.trainers.batch import ConstantPrompts, Reading, read
+from openclaw_rl.trainers.forest import SequenceTail, packed, planted
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.model import load
 from openclaw_rl.trainers.settings import Method, MethodSettings
-from openclaw_rl.trainers.trees import SequenceTail, Trees, packed, planted
+from openclaw_rl.trainers.trees import Trees
 
 FAMILIES = ["llama", "qwen2", "qwen3", "qwen3_moe", "mistral", "gemma3_text"]
 SEQUENCES = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=7), min_size=1, max_size=12)
+
+
+@pytest.fixture(params=["separate", "separate in small calls", "together"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The two forms of attention, the first also as if these small branches were long ones."""
+    monkeypatch.setattr(trees, "is_separate_on", lambda device: request.param != "together")
+    if request.param == "separate in small calls":
+        monkeypatch.setattr(attention_plan, "TOGETHER", 4)
+    return str(request.param)
 
 
 def readings() -> list[Reading]:
@@ -71,11 +83,11 @@ def test_groups_hold_every_sequence_once_and_little_beside_what_they_share(
         held = planted([sequences[index] for index in group])
         stems = [stem - begin for begin, stem, _ in held.trees]
         shared = stems[0] if len(stems) == 1 else 0
-        assert len(group) == 1 or len(held.tokens) - shared <= most
+        assert len(group) == 1 or len(held.tokens) - shared <= max(most, 2 * shared)
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_read_as_trees_a_model_says_what_it_says_of_sequences_apart(tmp_path: Path, kind: str) -> None:
+def test_read_as_trees_a_model_says_what_it_says_of_sequences_apart(tmp_path: Path, kind: str, form: str) -> None:
     folder = save_model(tmp_path / kind, kind)
     plain = AutoModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
     model = load(folder, settings_of(MethodSettings()))
@@ -89,8 +101,8 @@ def test_read_as_trees_a_model_says_what_it_says_of_sequences_apart(tmp_path: Pa
 
 
 @pytest.mark.parametrize("most", [1 << 26, 40])
-def test_a_window_is_kept_and_long_calls_are_cut(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(trees, "MASK_PLACES", most)
+def test_a_window_is_kept_and_long_calls_are_cut(monkeypatch: pytest.MonkeyPatch, most: int, form: str) -> None:
+    monkeypatch.setattr(attention_plan, "MASK_PLACES", most)
     torch.manual_seed(3)
     config = AutoConfig.for_model("mistral", **{**SHAPE, "sliding_window": 6})
     model = AutoModelForCausalLM.from_config(config).eval()
@@ -140,7 +152,7 @@ def gradient_of(model: Path, samples: list[Sample], **facts: object) -> dict[str
 
 
 def test_the_gradient_of_trees_is_that_of_sequences_apart(
-    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     samples = taught(recorder)
     together = gradient_of(trainer_model, samples, prompts="exact")
@@ -154,7 +166,7 @@ def test_the_gradient_of_trees_is_that_of_sequences_apart(
 
 
 def test_a_constant_prompt_has_no_share_in_the_gradient_and_replies_have_all_of_theirs(
-    trainer_model: Path, recorder: Recorder
+    trainer_model: Path, recorder: Recorder, form: str
 ) -> None:
     """Against plain autograd over one reply, its prompt's keys and values given as they were, without a graph."""
     model = load(trainer_model, settings_of(MethodSettings()))
@@ -201,14 +213,12 @@ def test_with_constant_prompts_a_step_reads_each_of_them_once(
     assert sum(size >= 19 for size in student) == reads  # exactly: for three updates, and a look at what they came to
 
 
-@pytest.mark.parametrize(("queries", "copies"), [(20, 0), (60, 1)])  # 2 key heads of 8: up to 32 queries are folded
-def test_a_short_reply_keeps_no_copies_of_its_prompts_keys_for_each_head(
-    trainer_model: Path, queries: int, copies: int
-) -> None:
-    model = load(trainer_model, settings_of(MethodSettings()))
-    assert model.trees is not None
+def shapes_kept(model: Path, queries: int) -> set[tuple[int, ...]]:
+    """Of the tensors that a reply of so many tokens keeps for its backward pass, after a prompt of 150."""
+    loaded = load(model, settings_of(MethodSettings()))
+    assert loaded.trees is not None
     prompt = tuple(5 + number % 50 for number in range(150))
-    bank = model.trees.bank(planted([prompt]))
+    bank = loaded.trees.bank(planted([prompt]))
     kept: set[tuple[int, ...]] = set()
 
     def note(tensor: Tensor) -> Tensor:
@@ -216,6 +226,42 @@ def test_a_short_reply_keeps_no_copies_of_its_prompts_keys_for_each_head(
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        model.trees.behind(bank, [SequenceTail(prompt[:queries], 150, bank.forest.paths[0])])
+        loaded.trees.behind(bank, [SequenceTail(prompt[:queries], 150, bank.forest.paths[0])])
+    return kept
+
+
+@pytest.mark.parametrize(("queries", "copies"), [(20, 0), (60, 1)])  # 2 key heads of 8: up to 32 queries are folded
+def test_a_short_reply_keeps_no_copies_of_its_prompts_keys_for_each_head(
+    trainer_model: Path, monkeypatch: pytest.MonkeyPatch, queries: int, copies: int
+) -> None:
+    monkeypatch.setattr(trees, "is_separate_on", lambda device: False)
+    kept = shapes_kept(trainer_model, queries)
     assert ((1, 4, 150 + queries, 8) in kept) == bool(copies)
     assert ((1, 2, 150 + queries, 8) in kept) != bool(copies)
+
+
+def test_computed_span_by_span_a_reply_keeps_nothing_as_long_as_its_prompt(trainer_model: Path) -> None:
+    assert (1, 2, 20, 8) in (kept := shapes_kept(trainer_model, 20))
+    assert all(size < 150 for shape in kept for size in shape)
+
+
+@settings(deadline=None, max_examples=200)
+@given(SEQUENCES, st.integers(1, 12))
+def test_by_spans_each_token_is_asked_once_and_compared_with_its_own_path(
+    sequences: list[list[int]], most: int
+) -> None:
+    forest = planted(sequences)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(attention_plan, "TOGETHER", most)
+        plan = plan_of(forest, is_separate=True)
+    assert plan.calls[0].first == 0
+    assert plan.calls[-1].last == len(forest.tokens)
+    assert all(one.last == two.first for one, two in itertools.pairwise(plan.calls))
+    places = np.arange(len(forest.tokens))
+    for call in plan.calls:
+        keys = np.concatenate([np.arange(*span) for span in call.spans])
+        assert len(keys) == len(set(keys.tolist()))
+        assert call.last - call.first <= most or len(set(forest.owners[call.first : call.last].tolist())) == 1
+        for place in range(call.first, call.last):
+            path = forest.ancestors[forest.owners[place]][forest.owners] & (places <= place)
+            assert set(places[path].tolist()) <= set(keys.tolist())

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from openclaw_rl.trainers.forest import Bank, Ids, SequenceTail, common, packed, planted
 from openclaw_rl.trainers.model import Speaker
 from openclaw_rl.trainers.ranks import in_step
-from openclaw_rl.trainers.trees import Bank, Ids, SequenceTail, Trees, common, packed, planted
+from openclaw_rl.trainers.trees import Trees
 
 MOST_WASTE = 1.5  # comparisons of a pass, as a multiple of those that are needed
 CHEAP = 1 << 20  # this many cost less than a separate pass
