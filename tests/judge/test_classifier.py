@@ -62,6 +62,15 @@ async def test_a_quote_stands_in_the_users_words_letter_by_letter(judge: Classif
     assert [hint.text for hint in verdict.hints] == [f'Begin the reply with "{words}"']
 
 
+@pytest.mark.parametrize("words", ["I am Nell, so please say Nell when you answer.", "call me Zora. Zora, please!"])
+def test_a_literal_that_is_said_twice_is_as_sure_as_one_that_is_said_once(encoder: Encoder, words: str) -> None:
+    """Each place has a part of the share; what is said is the same at both."""
+    read = reading((), message(Role.ASSISTANT, "It is 4."), (message(Role.USER, words),))
+    sound = encoder.hear(read)
+    assert read.words[sound.first : sound.last + 1] in {("nell",), ("zora",)}
+    assert sound.literal > 0.9
+
+
 async def test_thanks_and_talk_give_a_score_and_no_hint(judge: ClassifierJudge) -> None:
     thanks = await judge.judge(turn(), said("thank you very much"))
     talk = await judge.judge(turn(), said("it is raining here"))

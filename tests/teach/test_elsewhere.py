@@ -16,7 +16,8 @@ from openclaw_rl.core.sample import HintPrompt, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import EngineError
-from openclaw_rl.teach.elsewhere import MOST_SHIPPED, WARMTH, OtherRequests, of_many_kinds, shipped, thanks
+from openclaw_rl.teach.elsewhere import MOST_SHIPPED, WARMTH, OtherRequests
+from openclaw_rl.teach.made_up import of_many_kinds, shipped, thanks
 from openclaw_rl.teach.status import teach_findings
 from openclaw_rl.testing.turns import a_turn
 

@@ -145,9 +145,17 @@ class Encoder:
         )
         if not read.words:
             return Sound(scores, wishes, places)
-        both = np.mean([one[3] for one in heard], 0)
-        at = int(both.argmax())
-        return Sound(scores, wishes, places, at // len(both), at % len(both), float(both.max()))
+        ends = np.stack([one[3] for one in heard])
+        spans = np.triu(np.tril((ends[:, 0, :, None] * ends[:, 1, None, :]).mean(0), _MOST_LITERAL - 1))
+        first, last = divmod(int(spans.argmax()), len(spans))
+        again = _where(read.words[first : last + 1], read.words)  # said twice, each place has a part of the share
+        share = ends[:, 0, again].sum(1) * ends[:, 1, [at + last - first for at in again]].sum(1)
+        return Sound(scores, wishes, places, first, last, float(share.mean()))
+
+
+def _where(part: Sequence[str], words: Sequence[str]) -> list[int]:
+    """The places at which words begin that are these."""
+    return [at for at in range(len(words) - len(part) + 1) if tuple(words[at : at + len(part)]) == tuple(part)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +167,7 @@ class _Member:
     held: Mapping[str, Array]
 
     def hear(self, read: TurnReading) -> tuple[Array, Array, Array, Array]:
-        """Shares of scores, wishes and places, and [T, T] of a literal's first and last word."""
+        """Shares of scores, wishes and places, and [2, T] of a literal's first and of its last word."""
         import numpy as np
 
         states = self._states(read)
@@ -168,9 +176,8 @@ class _Member:
         highest = spoken.max(0) if len(spoken) else np.zeros_like(states[0])
         pooled = np.concatenate((states[0], mean, highest))
         scores, wishes, places = (_softmax(self._linear(name, pooled)) for name in ("score", "wish", "place"))
-        ends = self._linear("ends", spoken)
-        first, last = (_softmax(ends[:, at]) if len(spoken) else ends[:, at] for at in (0, 1))
-        return scores, wishes, places, np.triu(np.tril(first[:, None] * last[None, :], _MOST_LITERAL - 1))
+        ends = self._linear("ends", spoken).T
+        return scores, wishes, places, np.stack([_softmax(row) for row in ends]) if len(spoken) else ends
 
     def _states(self, read: TurnReading) -> Array:
         """[3 + T, D]: who speaks, the request, the reply, and each word."""

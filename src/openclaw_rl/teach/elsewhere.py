@@ -13,12 +13,10 @@ at it.
 from __future__ import annotations
 
 import asyncio
-import tomllib
+import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.resources import files
 
 from openclaw_rl.core.hint import PlacedHint, last_user_index, orders, with_hints
 from openclaw_rl.core.message import Message, Role, message
@@ -30,10 +28,12 @@ from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import RequestError
 from openclaw_rl.teach.asking import are_shown, concerns, reply_logp
 from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
-from openclaw_rl.teach.made_up import MadeUpRequests, Opens, of_many_kinds
+from openclaw_rl.teach.made_up import MadeUpRequests, Opens, of_many_kinds, shipped, thanks
 from openclaw_rl.teach.results import last_number, loses_number
 from openclaw_rl.teach.settings import TeachSettings
+from openclaw_rl.teach.swaps import ToldReply, swapped
 
+log = logging.getLogger(__name__)
 DRAWS, DRAW_SEEDS = 4, 1_000  # of a reply to several hints until it shows all of them, and between their seeds
 AT_ONCE = 2  # requests that are handled at the same time
 LATER = 2  # one less than the most requests in the middle of conversations
@@ -105,7 +105,8 @@ class OtherRequests:
 
         Replies that do not end are left out, and those that call a tool for a request that the user did not make: a
         small model calls one where it knows no answer, and would learn to do so. One that contradicts the reply without
-        hints is replaced by another if possible, and else left out. The last ones are checks. Raises EngineError.
+        hints is replaced by another if possible, and else left out, as is one with a word of elsewhere (`swapped`).
+        The last ones are checks. Raises EngineError.
         """
         if self.settings.other_requests == 0:
             return ()
@@ -114,10 +115,22 @@ class OtherRequests:
         later = await self._later(turn, [(one, made) for one, made in zip(requests, opened, strict=True) if made])
         taught = (*opened, *await self._all(turn, later, hint, known))
         checks = await self._all(turn, spare, hint, known)
-        return (
+        found = [
             *(each for each in taught if each is not None),
             *(replace(each, is_check=True) for each in checks if each is not None),
-        )
+        ]
+        return await self._own_words(turn, found)
+
+    async def _own_words(self, turn: Turn, found: Sequence[OtherRequestReply]) -> tuple[OtherRequestReply, ...]:
+        """Those replies in which the hint put no word of elsewhere in the place of the request's own."""
+        untold = {prompt: said.tokens for (prompt, _), said in self._unhinted.items() if said is not None}
+        known = [each for each in found if each.prompt in untold]
+        told = [ToldReply(one.prompt, one.hint.tokens, one.reply.tokens, untold[one.prompt]) for one in known]
+        are_swapped = await swapped(self.engine, told)
+        left_out = {one.prompt for one, is_swapped in zip(known, are_swapped, strict=True) if is_swapped}
+        if left_out:
+            log.info("swapped words turn=%s: %d of %d replies to other requests", turn.id, len(left_out), len(found))
+        return tuple(each for each in found if each.prompt not in left_out)
 
     async def _all(
         self, turn: Turn, requests: Sequence[Request], hint: str, known: Sequence[PlacedHint]
@@ -369,18 +382,3 @@ def _is_near(other: Turn, turn: Turn) -> bool:
         return False
     shared = max(0, len(other.prompt) - MORE_TOKENS)  # at least; compared at once, since many turns are looked at
     return other.prompt.tokens[:shared] == turn.prompt.tokens[:shared]
-
-
-def shipped() -> tuple[str, ...]:
-    """The ordinary requests of many kinds that ship with the product, for when no user has asked anything yet."""
-    return tuple(_words_shipped()["requests"])
-
-
-def thanks() -> tuple[str, ...]:
-    """Messages of a satisfied user, which ship with the product."""
-    return tuple(_words_shipped()["thanks"])
-
-
-@cache
-def _words_shipped() -> Mapping[str, Sequence[str]]:
-    return tomllib.loads(files("openclaw_rl.teach").joinpath("requests.toml").read_text("utf-8"))

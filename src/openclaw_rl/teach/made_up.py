@@ -1,11 +1,14 @@
-"""Requests that the base model makes up: what it says in the place of a user's message, of many kinds."""
+"""Requests that nobody asked: those that the base model makes up in the place of a user's message, and shipped ones."""
 
 from __future__ import annotations
 
 import asyncio
+import tomllib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from itertools import chain
 
 from openclaw_rl.core.message import Json, Message, Role, Tool
@@ -103,3 +106,18 @@ def of_many_kinds(texts: Sequence[str], most: int) -> list[str]:
         chosen.update(held[at])
         found.append(texts[at])
     return found
+
+
+def shipped() -> tuple[str, ...]:
+    """The ordinary requests of many kinds that ship with the product, for when no user has asked anything yet."""
+    return tuple(_words_shipped()["requests"])
+
+
+def thanks() -> tuple[str, ...]:
+    """Messages of a satisfied user, which ship with the product."""
+    return tuple(_words_shipped()["thanks"])
+
+
+@cache
+def _words_shipped() -> Mapping[str, Sequence[str]]:
+    return tomllib.loads(files("openclaw_rl.teach").joinpath("requests.toml").read_text("utf-8"))

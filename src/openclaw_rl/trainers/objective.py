@@ -27,7 +27,8 @@ class Targets:
     hidden states given its hint, are None if their terms do not apply. If the teacher itself sampled (`is_taught`), the
     distance is the forward divergence, whatever the method's own form. `anchored` [n] is 1 where the anchor to the base
     applies and 0 where it does not, None if it applies everywhere. `selected` is what the selected form compares, None
-    if it is the policy as it is read. `is_literal`: the distance of a taught reply is that to its own tokens.
+    if it is the policy as it is read. `is_literal`: the distance of a taught reply is that to its own tokens; where
+    `content` [n] is True, only there.
     """
 
     ids: Tensor
@@ -40,6 +41,7 @@ class Targets:
     anchored: Tensor | None = None
     selected: SelectedTokens | None = None
     is_literal: bool = False
+    content: Tensor | None = None
 
 
 @dataclass(slots=True)
@@ -157,7 +159,10 @@ class Objective:
         with torch.no_grad():
             teacher_logp = self._teacher.logits(targets.teacher[rows]).log_softmax(-1)
         if targets.is_taught:
-            return demonstration_distance(all_logp, teacher_logp, self._method)
+            distance = demonstration_distance(all_logp, teacher_logp, self._method)
+            if targets.content is None:
+                return distance
+            return torch.where(targets.content[rows], literal_distance(all_logp, targets.ids[rows]), distance)
         # None: the policy that is read also sampled, or replaces the one that did
         selected = None if targets.selected is None else targets.selected.rows(rows)
         return self._method.form.distance(all_logp, teacher_logp, selected, self._method)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.tiny.worlds.bodies import AT_ONCE
+from openclaw_rl.tiny.worlds.farm import FARM
 from openclaw_rl.tiny.worlds.ferries import FERRIES
 from openclaw_rl.tiny.worlds.filing import FILES
 from openclaw_rl.tiny.worlds.hotel import HOTEL
@@ -16,7 +17,7 @@ from openclaw_rl.tiny.worlds.museum import MUSEUM
 from openclaw_rl.tiny.worlds.shop import SHOP
 from openclaw_rl.tiny.worlds.world import Architecture, World
 
-WORLDS = {world.name: world for world in (KITCHEN, FERRIES, SHOP, LETTERS, FILES, MARKET, MUSEUM, HOTEL)}
+WORLDS = {world.name: world for world in (KITCHEN, FERRIES, SHOP, LETTERS, FILES, MARKET, MUSEUM, HOTEL, FARM)}
 
 
 def world(name: str) -> World:
