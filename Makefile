@@ -370,8 +370,8 @@ bench-attacks: .venv/installed  ## words in tool output, mail and pages that try
 eval-judge: .venv/installed  ## how well the bundled model's judge judges, on 375 labelled cases
 	@$(BIN)/openclaw-rl eval judge $(if $(JUDGE),--judge $(JUDGE)) $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick)
 
-eval-wordings: .venv/installed  ## what a judge hears in 1,258 things people say: twelve wishes, ten tones, five languages (JUDGE: its URL, MODEL)
-	@$(BIN)/openclaw-rl eval wordings $(if $(JUDGE),--judge $(JUDGE)) $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick)
+eval-wordings: .venv/installed  ## what a judge hears in 1,258 things people say: twelve wishes, ten tones, five languages (JUDGE: its URL, MODEL; WORDINGS: a file of others)
+	@$(BIN)/openclaw-rl eval wordings $(if $(WORDINGS),--wordings $(WORDINGS)) $(if $(JUDGE),--judge $(JUDGE)) $(if $(MODEL),--model $(MODEL)) $(if $(QUICK),--quick)
 
 clean:  ## everything that was made, the environment included
 	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache

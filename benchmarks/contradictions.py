@@ -2,8 +2,9 @@
 
 On models and users of bench-transfer, and on problems that no recipe has: each problem is answered by the base model
 with the user's wish as a hint and checked as teaching does (`teach/contradictions.py`). Counted are right and wrong
-replies that the check lets through or not, and the right ones among the replies that come in place of the latter. The
-check sees no answers. The last line is one line of JSON.
+replies that the check lets through or not, and the right ones among the replies that come in place of the latter; and
+those in which a word of elsewhere is found (`teach/swaps.py`). No check sees answers. With `--hint` all users have
+this hint, such as one that a judge misheard. The last line is one line of JSON.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
@@ -23,13 +26,22 @@ from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.evals.learning import FIRST_HELD_OUT
 from openclaw_rl.teach.contradictions import ContentCheck
+from openclaw_rl.teach.swaps import ToldReply, swapped
 from openclaw_rl.tiny import world as bundled
 
 AT_ONCE = 4
 
 
-async def looked_at(ground: Ground, errand: Errand, hint: str, seed: int) -> str:
-    """What became of one problem, in words to count."""
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What became of one problem, in words to count, and the reply with the hint; None if there is none to look at."""
+
+    words: str
+    told: ToldReply | None = None
+
+
+async def looked_at(ground: Ground, errand: Errand, hint: str, seed: int) -> Look:
+    """One problem, answered and checked."""
     check = ContentCheck(ground.engine, ground.renderer, ground.ends, LONGEST, TEMPERATURE)
     asked = (message(Role.USER, errand.opening),)
     hinted = ground.renderer.prompt(with_hints(asked, [PlacedHint(0, "", hint)]), (), None)
@@ -38,20 +50,34 @@ async def looked_at(ground: Ground, errand: Errand, hint: str, seed: int) -> str
     unhinted = await check.drawn(turn.prompt, seed)
     reply = None if unhinted is None else await check.decoded(unhinted)
     anchored = None if reply is None else await check.after(turn, asked, reply, [hint])
-    if said is None or anchored is None:
-        return "no end"
+    if said is None or unhinted is None or anchored is None:
+        return Look("no end")
 
     def kind(tokens: tuple[int, ...]) -> str:
         return "right" if errand.check(ground.renderer.decode(tokens)[0].text).right else "wrong"
 
+    told = ToldReply(turn.prompt.tokens, hinted.tokens, said.tokens, unhinted.tokens)
     if not await check.contradicts(hinted, anchored, said.tokens):
-        return f"{kind(said.tokens)}, let through"
+        return Look(f"{kind(said.tokens)}, let through", told)
     second = await check.second(hinted, anchored, seed)
     instead = "none in its place" if second is None else f"{kind(second.tokens)} in its place"
-    return f"{kind(said.tokens)}, found, {instead}"
+    return Look(f"{kind(said.tokens)}, found, {instead}", told)
 
 
-async def measured(model: str, seeds: list[int], problems: int) -> list[Figures]:
+async def note(engine: LocalEngine, rows: dict[str, Counter[str]], looks: Sequence[tuple[str, Look]]) -> None:
+    """Adds what came of the problems of one user; "swapped" are those whose reply has a word of elsewhere.
+
+    What is rare is counted over all of them: corrections are taught on requests of several kinds, too.
+    """
+    shown = [(name, look.words.split(",", maxsplit=1)[0], look.told) for name, look in looks if look.told is not None]
+    are_swapped = await swapped(engine, [told for *_, told in shown])
+    for name, look in looks:
+        rows.setdefault(name, Counter())[look.words] += 1
+    for (name, kind, _), is_swapped in zip(shown, are_swapped, strict=True):
+        rows[name][f"{kind}, swapped"] += is_swapped
+
+
+async def measured(model: str, seeds: list[int], problems: int, hint: str) -> list[Figures]:
     """A row for each user of a model, all seeds together."""
     folder = bundled.bundled_model() if model == BUNDLED else Path(folder_of(model))
     engine = await LocalEngine.start(EngineSettings(model=str(folder)))
@@ -60,20 +86,21 @@ async def measured(model: str, seeds: list[int], problems: int) -> list[Figures]
     try:
         ground = Ground(folder, engine)
 
-        async def one(user: Visitor, number: int) -> str:
+        async def one(user: Visitor, number: int) -> tuple[str, Look]:
             async with slots:
                 errand = user.task(FIRST_HELD_OUT + number, held_out=True)
-                return await looked_at(ground, errand, hint_for(user.want), number)
+                return user.name, await looked_at(ground, errand, hint or hint_for(user.want), number)
 
         for seed in seeds:
-            visitors = [*users_of(model, seed), *([stranger(seed)] if model == BUNDLED else [])]
-            for user in [each for one in visitors for each in dict.fromkeys((one, one.elsewhere()))]:
-                found = await asyncio.gather(*(one(user, number) for number in range(problems)))
-                rows.setdefault(user.name, Counter()).update(found)
-                progress(f"{model} {user.name} {seed}: {dict(rows[user.name])}")
+            for visitor in [*users_of(model, seed), *([stranger(seed)] if model == BUNDLED else [])]:
+                both = dict.fromkeys((visitor, visitor.elsewhere()))
+                await note(
+                    engine, rows, await asyncio.gather(*(one(user, at) for user in both for at in range(problems)))
+                )
+                progress(f"{model} {seed}: { ({user.name: dict(rows[user.name]) for user in both}) }")
     finally:
         await engine.aclose()
-    return [{"model": model, "user": name, **counted} for name, counted in rows.items()]
+    return [{"model": model, "user": name, **found} for name, found in rows.items()]
 
 
 def main() -> None:
@@ -82,8 +109,10 @@ def main() -> None:
     options.add_argument("--models", nargs="*", default=[BUNDLED] if is_quick() else [BUNDLED, "ferries", "shop"])
     options.add_argument("--seeds", type=int, nargs="*", default=[0] if is_quick() else [0, 1])
     options.add_argument("--problems", type=int, default=20 if is_quick() else 100)
+    options.add_argument("--hint", default="")
     given = options.parse_args()
-    found = [row for name in given.models for row in asyncio.run(measured(name, given.seeds, given.problems))]
+    runs = (asyncio.run(measured(name, given.seeds, given.problems, given.hint)) for name in given.models)
+    found = [row for rows in runs for row in rows]
     where = conditions(", ".join(given.models), threads=1, seeds=given.seeds, repeats=1)
     finish({"rows": found, "problems": given.problems, "conditions": where})
 

@@ -15,7 +15,9 @@ from openclaw_rl.evals.judging.wordings import templates, utterances
 from openclaw_rl.tiny.lexicon import SLOTS, words
 from openclaw_rl.tiny.wordings import FILES, parts, table
 
-TRANSFER = Path(__file__).parents[2] / "benchmarks" / "transfer_words.toml"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+TRANSFER = BENCHMARKS / "transfer_words.toml"
+FURTHER = (BENCHMARKS / "wordings_first.toml", BENCHMARKS / "wordings_second.toml")
 
 
 def _normal(text: str) -> str:
@@ -35,7 +37,8 @@ def _kept() -> frozenset[str]:
     """All that is measured with; single words of the transfer's users are names of things."""
     transfer = [text for text in _texts(tomllib.loads(TRANSFER.read_text("utf-8"))) if len(text.split()) > 1]
     cases = [item.text for case in written_cases() for item in case.next_state]
-    return frozenset(_normal(text) for text in [*(text for *_, text in templates()), *cases, *transfer])
+    said = [text for path in (None, *FURTHER) for *_, text in templates(path)]
+    return frozenset(_normal(text) for text in [*said, *cases, *transfer])
 
 
 def test_no_other_wish_request_or_foreign_remark_is_one_that_is_kept() -> None:

@@ -102,6 +102,10 @@ def wordings(
     at_once: AtOnce = 8,
     out: Out = None,
     quick: Quick = False,
+    words: Annotated[
+        Path | None,
+        typer.Option("--wordings", help="A file of other wordings, in the form of benchmarks/wordings_first.toml."),
+    ] = None,
 ) -> None:
     """Try a judge on users' words: twelve wishes in ten tones and five languages, and words without a wish.
 
@@ -111,7 +115,7 @@ def wordings(
     """
     from openclaw_rl.evals.judging import wordings as kept
 
-    made = kept.utterances()
+    made = kept.utterances() if words is None else kept.utterances_in(words)
     step = max(1, len(made) // QUICK_WORDINGS) if quick else 1
     chosen = made[::step]
     settings = JudgeSettings(votes=votes, calls_in_flight=2 * at_once * votes)

@@ -4,7 +4,7 @@ A small model that is told how to write may copy the wrong word: "Move plan.txt 
 "box/plan.txt". Such a reply follows the hint, and with the right reply before its eyes the model says the same again,
 so it contradicts nothing. It shows in one token. The model without the hint is certain of another one there, which is
 in its own reply to this request, and in few to others that do not name it; with the hint that one is possible, too.
-And what was said instead is neither in the request nor in the reply without the hint. That is true of it in few replies:
+And what was said instead is neither in the request nor in the reply without the hint. That holds in few replies:
 it is no word of a form.
 """
 

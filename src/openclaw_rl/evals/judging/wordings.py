@@ -9,14 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from pathlib import Path
 
 from openclaw_rl.core.message import Json, Role, message
+from openclaw_rl.errors import ConfigError
 from openclaw_rl.evals.judging.cases import JudgeCase
 from openclaw_rl.evals.judging.measure import JudgedCase
 from openclaw_rl.wording.words import language, plain
 
 LANGUAGES = ("en", "de", "fr", "es", "it")
 NOTHING = "nothing"  # stands for messages without a wish
+FORM = "benchmarks/wordings_first.toml is an example: scenes, literals, and messages by language, wish and tone"
 SCENES_EACH = 2  # scenes from the file for each message
 _QUOTES = (('"', '"'), ("“", "”"), ("", ""))
 
@@ -40,31 +43,47 @@ class Utterance:
 
 
 @lru_cache
-def _table() -> dict[str, Json]:
-    held: dict[str, Json] = tomllib.loads(
-        files("openclaw_rl.evals.judging").joinpath("wordings.toml").read_text("utf-8")
-    )
+def _table(path: Path | None = None) -> dict[str, Json]:
+    shipped = files("openclaw_rl.evals.judging").joinpath("wordings.toml")
+    held: dict[str, Json] = tomllib.loads((path or shipped).read_text("utf-8"))
     return held
 
 
-def templates() -> list[tuple[str, str, str, str]]:
-    """All messages before literals are put in: language, wish, tone and text."""
+def templates(path: Path | None = None) -> list[tuple[str, str, str, str]]:
+    """All messages before literals are put in: language, wish, tone and text; of the file, or the shipped ones."""
+    table = _table(path)
     return [
         (code, str(wish), str(tone), str(text))
         for code in LANGUAGES
-        for wish, tones in _items(_table()[code])
+        if code in table
+        for wish, tones in _items(table[code])
         for tone, texts in _items(tones)
         for text in _list(texts)
     ]
 
 
-def utterances() -> list[Utterance]:
+def utterances_in(path: Path) -> list[Utterance]:
+    """The cases of a file that has the form of the shipped one, but needs no `called` and `means`.
+
+    Raises ConfigError for a file that cannot be read as such.
+    """
+    try:
+        made = utterances(path)
+        strange = sorted({said.wish for said in made} - {NOTHING, *dict(_items(_table()["means"]))})
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as problem:
+        raise ConfigError(f"{path} has no wordings that can be read: {problem!r}", fix=FORM) from problem
+    if strange or not made:
+        raise ConfigError(f"{path} has unknown wishes: {', '.join(strange) or 'none at all'}", fix=FORM)
+    return made
+
+
+def utterances(path: Path | None = None) -> list[Utterance]:
     """All cases: each template after two replies, with literals in turn."""
     made = []
-    for index, (code, wish, tone, text) in enumerate(templates()):
-        scenes = _list(_within("scenes", code))
+    for index, (code, wish, tone, text) in enumerate(templates(path)):
+        scenes = _list(dict(_items(_table(path)["scenes"]))[code])
         for turn in range(SCENES_EACH):
-            literal, shown = _literal(wish, code, 7 * turn + index)
+            literal, shown = _literal(wish, code, 7 * turn + index, path)
             said = re.sub(r"\{[xnl]\}", lambda _, shown=shown: shown, text)  # type: ignore[misc]
             request, reply = (str(part) for part in _list(scenes[(index + turn) % len(scenes)]))
             case = JudgeCase(
@@ -127,18 +146,19 @@ def _share(found: Sequence[bool]) -> float | None:
     return round(sum(found) / len(found), 4) if found else None
 
 
-def _literal(wish: str, code: str, index: int) -> tuple[str, str]:
+def _literal(wish: str, code: str, index: int, path: Path | None) -> tuple[str, str]:
     """The literal of a wish, and the form in which the user writes it."""
+    about = dict(_items(_table(path)["about"]))
     if wish in ("first", "last"):
-        words = _list(_within("about", wish))
+        words = _list(about[wish])
         opens, closes = _QUOTES[index % len(_QUOTES)]
         said = str(words[index % len(words)])
         return said, f"{opens}{said}{closes}"
     if wish == "name":
-        names = _list(_within("about", "names"))
+        names = _list(about["names"])
         return (str(names[index % len(names)]),) * 2
     if wish == "language":
-        named = [name for name in _list(_within("about", "languages")) if name != language(code).name]
+        named = [name for name in _list(about["languages"]) if name != language(code).name]
         chosen = str(named[index % len(named)])
         return chosen, str(dict(_items(_within("called", code)))[chosen])
     return "", ""

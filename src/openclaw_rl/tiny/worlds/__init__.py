@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.tiny.worlds.bodies import AT_ONCE
-from openclaw_rl.tiny.worlds.farm import FARM
 from openclaw_rl.tiny.worlds.ferries import FERRIES
 from openclaw_rl.tiny.worlds.filing import FILES
 from openclaw_rl.tiny.worlds.hotel import HOTEL
@@ -17,7 +16,7 @@ from openclaw_rl.tiny.worlds.museum import MUSEUM
 from openclaw_rl.tiny.worlds.shop import SHOP
 from openclaw_rl.tiny.worlds.world import Architecture, World
 
-WORLDS = {world.name: world for world in (KITCHEN, FERRIES, SHOP, LETTERS, FILES, MARKET, MUSEUM, HOTEL, FARM)}
+WORLDS = {world.name: world for world in (KITCHEN, FERRIES, SHOP, LETTERS, FILES, MARKET, MUSEUM, HOTEL)}
 
 
 def world(name: str) -> World:
