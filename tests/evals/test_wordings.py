@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.errors import ConfigError
 from openclaw_rl.evals.judging.measure import JudgedCase
-from openclaw_rl.evals.judging.wordings import LANGUAGES, NOTHING, as_json, states, templates, utterances
+from openclaw_rl.evals.judging.wordings import LANGUAGES, NOTHING, as_json, states, templates, utterances, utterances_in
 from openclaw_rl.tiny.listening import hint_of
 from openclaw_rl.tiny.wordings import FILES, TONES, WISHES, WordingParts, parts, phrases_taught, remark, wording
 
@@ -127,3 +129,41 @@ def test_figures_tell_right_wrong_and_silence_apart() -> None:
     assert (found["right_hint"], found["nothing"]) == (0.3333, 0.3333)  # of three wishes
     assert found["wrong_hint"] == 0.5  # of all four: a wish misheard, and one heard where there was none
     assert found["wish_scored_plus"] == 0.0
+
+
+FURTHER = [Path(__file__).parents[2] / "benchmarks" / f"wordings_{name}.toml" for name in ("first", "second")]
+
+
+@pytest.mark.parametrize("path", FURTHER, ids=lambda path: path.stem)
+def test_sets_of_others_have_every_wish_and_language(path: Path) -> None:
+    made = utterances_in(path)
+    assert len(made) > 1_200
+    assert {said.wish for said in made} == {said.wish for said in utterances()}
+    assert {said.language for said in made} == set(LANGUAGES)
+    assert all(said.literal in said.case.next_state[0].text for said in made if said.wish in {"first", "last", "name"})
+
+
+def test_a_set_of_ones_own_may_be_small(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('[scenes]\nen = [["Why?", "Because."]]\n[about]\n[en.short]\nterse = ["in a word"]\n', "utf-8")
+    found = utterances_in(own)
+    assert {(said.wish, said.tone, said.case.next_state[0].text) for said in found} == {("short", "terse", "in a word")}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "no wordings that can be read"),
+        ("[en.short", "no wordings that can be read"),
+        ('[en.short]\nterse = ["in a word"]\n', "no wordings that can be read"),  # no scenes
+        ('[scenes]\nen = [["Why?", "Because."]]\n[about]\n[en.louder]\nterse = ["shout"]\n', "unknown wishes: louder"),
+        ("", "unknown wishes: none at all"),
+    ],
+)
+def test_a_file_that_is_no_set_is_named_and_what_one_looks_like(tmp_path: Path, text: str | None, says: str) -> None:
+    own = tmp_path / "own.toml"
+    if text is not None:
+        own.write_text(text, "utf-8")
+    with pytest.raises(ConfigError, match=says) as raised:
+        utterances_in(own)
+    assert "wordings_first.toml" in (raised.value.fix or "")

@@ -175,7 +175,7 @@ class _SeparateSpans(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, facts: _Facts) -> Tensor:
         """The bank's keys and values are constant."""
-        out, total = torch.empty_like(query), torch.empty(query.shape[:3])
+        out, total = torch.empty_like(query), torch.empty(query.shape[:3], dtype=torch.float32)
         for number, call in enumerate(facts.plan.calls):
             rows = slice(call.first, call.last)
             first, *others = (span.of(query[:, :, rows]) for span in facts.spans(number, key, value))
@@ -194,7 +194,9 @@ class _SeparateSpans(torch.autograd.Function):
         """Gradients of queries, keys and values."""
         query, key, value, out, total = ctx.saved_tensors
         facts: _Facts = ctx.facts
-        queries, keys, values = torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
+        back = back.contiguous()
+        # Many spans are added up: in half precision each sum would be rounded.
+        queries, keys, values = (torch.zeros(one.shape, dtype=torch.float32) for one in (query, key, value))
         for number, call in enumerate(facts.plan.calls):
             rows = slice(call.first, call.last)
             taken = [each[:, :, rows] for each in (back, query, out, total)]
@@ -205,4 +207,4 @@ class _SeparateSpans(torch.autograd.Function):
                     held = slice(span.since, span.since + span.keys.shape[2])
                     keys[:, :, held] += found[1]
                     values[:, :, held] += found[2]
-        return queries, keys, values, None
+        return queries.to(query.dtype), keys.to(key.dtype), values.to(value.dtype), None
