@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from dataclasses import dataclass, field, replace
 
@@ -12,7 +13,7 @@ from openclaw_rl.core.completion import Scores
 from openclaw_rl.core.hint import LABEL
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.teach.swaps import LEAST, ToldReply, swapped
+from openclaw_rl.teach.swaps import AT_ONCE, LEAST, ToldReply, swapped
 from openclaw_rl.testing.turns import a_turn
 
 OWN, FORM, UNTOLD, ELSEWHERE, HINTED = 100, 50, 60, 200, 9
@@ -25,9 +26,15 @@ class Sure(Base):
     without: float = math.log(0.99)
     given: float = math.log(0.3)
     asked: list[Prompt] = field(default_factory=list)
+    under_way: int = 0
+    most: int = 0
 
     async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
         self.asked.append(prompt)
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
         own = prompt.tokens[1]
         logp = self.given if HINTED in prompt.tokens[:start] else self.without
         tops = [((token, -0.1),) for token in prompt.tokens[start:]]
@@ -71,6 +78,13 @@ async def test_nor_where_either_word_is_not_the_requests_own_or_not_foreign(chan
     told = replies()
     assert callable(changed)
     assert not any(await swapped(Sure(), [*told[:-1], changed(told)]))
+
+
+async def test_few_replies_are_read_at_the_same_time() -> None:
+    told = [replace(each, said=(FORM, ELSEWHERE + at, 51)) for at, each in enumerate(replies(count=20))]
+    engine = Sure()
+    assert all(await swapped(engine, told))
+    assert engine.most == 2 * AT_ONCE  # each with the hint and without it
 
 
 async def test_of_few_replies_nothing_is_known_to_be_rare() -> None:

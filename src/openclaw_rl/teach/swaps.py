@@ -24,6 +24,7 @@ from openclaw_rl.teach.asking import reply_scores
 CERTAIN, POSSIBLE = math.log(0.95), math.log(0.1)  # log-probability of a token without the hint and with it, at least
 RARE = 0.2  # share of the replies that a token may be in, of those whose request does not have it
 LEAST = 8  # replies, before anything is called rare
+AT_ONCE = 2  # replies that are read at the same time: users' requests go on beside them
 TOP_K = 20  # likeliest tokens among which it is looked for
 
 
@@ -44,8 +45,11 @@ async def swapped(engine: Engine, replies: Sequence[ToldReply]) -> list[bool]:
     foreign = [{*each.said} - {*each.bare, *each.untold} for each in replies]
     usual, usual_untold = _usual(foreign), _usual([{*each.untold} - {*each.bare} for each in replies])
 
+    at_once = asyncio.Semaphore(AT_ONCE)
+
     async def one(reply: ToldReply, words: set[int]) -> bool:
-        return bool(words) and await _is_swapped(engine, reply, words, {*reply.untold} - usual_untold)
+        async with at_once:
+            return bool(words) and await _is_swapped(engine, reply, words, {*reply.untold} - usual_untold)
 
     return await asyncio.gather(*(one(each, words - usual) for each, words in zip(replies, foreign, strict=True)))
 
