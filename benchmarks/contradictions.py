@@ -94,10 +94,10 @@ async def measured(model: str, seeds: list[int], problems: int, hint: str) -> li
         for seed in seeds:
             for visitor in [*users_of(model, seed), *([stranger(seed)] if model == BUNDLED else [])]:
                 both = dict.fromkeys((visitor, visitor.elsewhere()))
-                await note(
-                    engine, rows, await asyncio.gather(*(one(user, at) for user in both for at in range(problems)))
-                )
-                progress(f"{model} {seed}: { ({user.name: dict(rows[user.name]) for user in both}) }")
+                looks = await asyncio.gather(*(one(user, at) for user in both for at in range(problems)))
+                await note(engine, rows, looks)
+                told = {user.name: dict(rows[user.name]) for user in both}
+                progress(f"{model} {seed}: {told}")
     finally:
         await engine.aclose()
     return [{"model": model, "user": name, **found} for name, found in rows.items()]

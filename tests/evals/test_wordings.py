@@ -156,6 +156,7 @@ def test_a_set_of_ones_own_may_be_small(tmp_path: Path) -> None:
         (None, "no wordings that can be read"),
         ("[en.short", "no wordings that can be read"),
         ('[en.short]\nterse = ["in a word"]\n', "no wordings that can be read"),  # no scenes
+        ('[scenes]\nen = []\n[about]\n[en.short]\nterse = ["in a word"]\n', "no wordings that can be read"),
         ('[scenes]\nen = [["Why?", "Because."]]\n[about]\n[en.louder]\nterse = ["shout"]\n', "unknown wishes: louder"),
         ("", "unknown wishes: none at all"),
     ],

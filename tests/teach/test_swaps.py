@@ -10,10 +10,11 @@ import pytest
 from elsewhere_double import PLAIN, Base, others, text
 
 from openclaw_rl.core.completion import Scores
+from openclaw_rl.core.form import LEAST_REPLIES
 from openclaw_rl.core.hint import LABEL
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.teach.swaps import AT_ONCE, LEAST, ToldReply, swapped
+from openclaw_rl.teach.swaps import AT_ONCE, ToldReply, swapped
 from openclaw_rl.testing.turns import a_turn
 
 OWN, FORM, UNTOLD, ELSEWHERE, HINTED = 100, 50, 60, 200, 9
@@ -42,7 +43,7 @@ class Sure(Base):
         return Scores(start, (-1.0,) * len(tops), tuple(tops))
 
 
-def replies(*, count: int = LEAST) -> list[ToldReply]:
+def replies(*, count: int = LEAST_REPLIES) -> list[ToldReply]:
     """Each says its request's own word in the middle of a form, but the last one says a word of elsewhere."""
     made = [
         ToldReply((1, OWN + at), (1, OWN + at, HINTED), (FORM, OWN + at, 51), (UNTOLD, OWN + at, 61))
@@ -53,7 +54,7 @@ def replies(*, count: int = LEAST) -> list[ToldReply]:
 
 async def test_a_word_of_elsewhere_in_the_place_of_a_requests_own_is_found() -> None:
     engine = Sure()
-    assert await swapped(engine, replies()) == [False] * (LEAST - 1) + [True]
+    assert await swapped(engine, replies()) == [False] * (LEAST_REPLIES - 1) + [True]
     assert len(engine.asked) == 2  # replies that say nothing foreign are not read
 
 
@@ -88,7 +89,7 @@ async def test_few_replies_are_read_at_the_same_time() -> None:
 
 
 async def test_of_few_replies_nothing_is_known_to_be_rare() -> None:
-    assert not any(await swapped(Sure(), replies(count=LEAST - 1)))
+    assert not any(await swapped(Sure(), replies(count=LEAST_REPLIES - 1)))
     assert await swapped(Sure(), []) == []
 
 

@@ -10,10 +10,12 @@ import pytest
 import torch
 from trainer_models import Recorder, settings_of
 
+from openclaw_rl.core import form
+from openclaw_rl.core.form import LEAST_REPLIES
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
 from openclaw_rl.core.version import BASE
 from openclaw_rl.trainers import content
-from openclaw_rl.trainers.content import LEAST, is_content, usual_ids
+from openclaw_rl.trainers.content import form_ids, is_content
 from openclaw_rl.trainers.lessons import lessons
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import Method, MethodSettings
@@ -21,19 +23,19 @@ from openclaw_rl.trainers.settings import Method, MethodSettings
 HINT = HintPrompt("say it otherwise", (1, 2, 3, 40, 41))
 
 
-def corrected(recorder: Recorder, count: int = LEAST) -> Sample:
+def corrected(recorder: Recorder, count: int = LEAST_REPLIES) -> Sample:
     """With demonstrations on other requests, whose first and last tokens are the same and whose middle is their own."""
     shown = [OtherRequestReply((4, 5), HINT, SampledReply((10, 20 + at, 12), (-1.0,) * 3, BASE)) for at in range(count)]
     plain = recorder.sample((1, 2, 3), (10, 11, 12), turn="corrected", hints=(HINT,))
     return replace(plain, elsewhere=tuple(shown))
 
 
-def test_what_many_demonstrations_say_is_usual_and_of_few_nothing_is_known(recorder: Recorder) -> None:
+def test_what_many_demonstrations_say_is_form_and_of_few_nothing_is_known(recorder: Recorder) -> None:
     method = MethodSettings(name=Method.TOPK)
-    usual = usual_ids(lessons([corrected(recorder)], method))
-    assert usual is not None
-    assert usual.tolist() == [10, 12]
-    assert usual_ids(lessons([corrected(recorder, LEAST - 1)], method)) is None
+    found = form_ids(lessons([corrected(recorder)], method))
+    assert found is not None
+    assert found.tolist() == [10, 12]
+    assert form_ids(lessons([corrected(recorder, LEAST_REPLIES - 1)], method)) is None
 
 
 def test_a_token_of_content_is_rare_and_certain_but_for_the_hint() -> None:
@@ -67,7 +69,7 @@ def test_a_step_learns_such_tokens_themselves(
     monkeypatch.setattr(content, "CERTAIN", -math.inf)
     monkeypatch.setattr(content, "DOUBTED", math.inf)
     rare = gradient_of(trainer_model, sample)
-    monkeypatch.setattr(content, "USUAL", 1.0)
+    monkeypatch.setattr(form, "FORM_SHARE", 1.0)
     every = gradient_of(trainer_model, sample)
     assert max(float((one - other).abs().max()) for one, other in zip(spread, literal, strict=True)) > 1e-5
     assert max(float((one - other).abs().max()) for one, other in zip(rare, literal, strict=True)) > 1e-6

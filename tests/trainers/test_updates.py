@@ -240,10 +240,10 @@ def test_the_anchor_does_not_hold_where_the_hint_says_otherwise(
     bound = float(moved.sort().values[1:3].mean())  # a random model changes its mind by little: half of it is over this
     monkeypatch.setattr("openclaw_rl.trainers.objective.HINTED_NATS", bound)
     taught = lessons([sample], trainer._method)
-    (target,) = trainer._targets(taught, shares(taught, trainer._method), usual=None, is_once=False)
+    (target,) = trainer._targets(taught, shares(taught, trainer._method), form=None, is_once=False)
     assert target.anchored is not None
     assert torch.equal(target.anchored == 0.0, moved >= bound)
     assert int(target.anchored.sum()) == 2
     praised = lessons([replace(sample, hints=(), score=1.0)], trainer._method)
-    (scored,) = trainer._targets(praised, shares(praised, trainer._method), usual=None, is_once=False)
+    (scored,) = trainer._targets(praised, shares(praised, trainer._method), form=None, is_once=False)
     assert scored.anchored is None

@@ -153,9 +153,9 @@ class Encoder:
         return Sound(scores, wishes, places, first, last, float(share.mean()))
 
 
-def _where(part: Sequence[str], words: Sequence[str]) -> list[int]:
+def _where(part: tuple[str, ...], words: tuple[str, ...]) -> list[int]:
     """The places at which words begin that are these."""
-    return [at for at in range(len(words) - len(part) + 1) if tuple(words[at : at + len(part)]) == tuple(part)]
+    return [at for at in range(len(words) - len(part) + 1) if words[at : at + len(part)] == part]
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,7 @@ class AskedRequest:
 
 
 Reading = tuple[Sequence[str], Prompt | None, SampledReply | None]  # hints, the prompt with them, and a reply to it
+Shown = tuple[OtherRequestReply, tuple[int, ...] | None]  # and the ids of the reply without hints, if that ends
 
 
 @dataclass(slots=True)
@@ -112,32 +113,35 @@ class OtherRequests:
             return ()
         requests, spare = await self.requests(turn, with_shipped=with_shipped)
         opened = await self._all(turn, requests, hint, known)
-        later = await self._later(turn, [(one, made) for one, made in zip(requests, opened, strict=True) if made])
+        later = await self._later(turn, [(one, made[0]) for one, made in zip(requests, opened, strict=True) if made])
         taught = (*opened, *await self._all(turn, later, hint, known))
         checks = await self._all(turn, spare, hint, known)
         found = [
             *(each for each in taught if each is not None),
-            *(replace(each, is_check=True) for each in checks if each is not None),
+            *((replace(each[0], is_check=True), each[1]) for each in checks if each is not None),
         ]
         return await self._own_words(turn, found)
 
-    async def _own_words(self, turn: Turn, found: Sequence[OtherRequestReply]) -> tuple[OtherRequestReply, ...]:
+    async def _own_words(self, turn: Turn, found: Sequence[Shown]) -> tuple[OtherRequestReply, ...]:
         """Those replies in which the hint put no word of elsewhere in the place of the request's own."""
-        untold = {prompt: said.tokens for (prompt, _), said in self._unhinted.items() if said is not None}
-        known = [each for each in found if each.prompt in untold]
-        told = [ToldReply(one.prompt, one.hint.tokens, one.reply.tokens, untold[one.prompt]) for one in known]
+        compared = [index for index, (_, untold) in enumerate(found) if untold is not None]
+        told = [
+            ToldReply(made.prompt, made.hint.tokens, made.reply.tokens, untold)
+            for made, untold in found
+            if untold is not None
+        ]
         are_swapped = await swapped(self.engine, told)
-        left_out = {one.prompt for one, is_swapped in zip(known, are_swapped, strict=True) if is_swapped}
+        left_out = {index for index, is_swapped in zip(compared, are_swapped, strict=True) if is_swapped}
         if left_out:
             log.info("swapped words turn=%s: %d of %d replies to other requests", turn.id, len(left_out), len(found))
-        return tuple(each for each in found if each.prompt not in left_out)
+        return tuple(made for index, (made, _) in enumerate(found) if index not in left_out)
 
     async def _all(
         self, turn: Turn, requests: Sequence[Request], hint: str, known: Sequence[PlacedHint]
-    ) -> list[OtherRequestReply | None]:
+    ) -> list[Shown | None]:
         at_once = asyncio.Semaphore(AT_ONCE)
 
-        async def one(request: Request, seed: int) -> OtherRequestReply | None:
+        async def one(request: Request, seed: int) -> Shown | None:
             async with at_once:
                 return await self._shown(turn, request, hint, known, seed)
 
@@ -206,7 +210,7 @@ class OtherRequests:
 
     async def _shown(
         self, turn: Turn, request: Request, hint: str, known: Sequence[PlacedHint], seed: int
-    ) -> OtherRequestReply | None:
+    ) -> Shown | None:
         bare = await self.prompt(turn, request.messages)
         if bare is None:
             return None
@@ -226,7 +230,9 @@ class OtherRequests:
                 self.contradictions.note(hint, [is_contrary], left_out=int(is_lost and said is None))
         if said is None or (not request.is_users and await check.decoded(said) is None):
             return None
-        return OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn)
+        made = OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn)
+        untold = await self.without_hints(asked)
+        return made, None if untold is None else untold.tokens
 
     async def read(self, asked: AskedRequest, hint: str, known: Sequence[str]) -> Reading:
         """The hints that a teacher reads with a request, and a reply: those that concern it, of the known and the new.

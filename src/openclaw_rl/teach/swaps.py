@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from openclaw_rl.core.form import CERTAIN, form_tokens
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine
 from openclaw_rl.core.version import BASE
 from openclaw_rl.teach.asking import reply_scores
 
-CERTAIN, POSSIBLE = math.log(0.95), math.log(0.1)  # log-probability of a token without the hint and with it, at least
-RARE = 0.2  # share of the replies that a token may be in, of those whose request does not have it
-LEAST = 8  # replies, before anything is called rare
+POSSIBLE = math.log(0.1)  # log-probability, with the hint, of what the model says without it, at least
 AT_ONCE = 2  # replies that are read at the same time: users' requests go on beside them
 TOP_K = 20  # likeliest tokens among which it is looked for
 
@@ -40,24 +38,17 @@ class ToldReply:
 
 async def swapped(engine: Engine, replies: Sequence[ToldReply]) -> list[bool]:
     """For each reply whether it has such a token; none does if there are too few to know. Raises EngineError."""
-    if len(replies) < LEAST:
-        return [False] * len(replies)
     foreign = [{*each.said} - {*each.bare, *each.untold} for each in replies]
-    usual, usual_untold = _usual(foreign), _usual([{*each.untold} - {*each.bare} for each in replies])
-
+    form, untold_form = form_tokens(foreign), form_tokens([{*each.untold} - {*each.bare} for each in replies])
+    if form is None or untold_form is None:
+        return [False] * len(replies)
     at_once = asyncio.Semaphore(AT_ONCE)
 
     async def one(reply: ToldReply, words: set[int]) -> bool:
         async with at_once:
-            return bool(words) and await _is_swapped(engine, reply, words, {*reply.untold} - usual_untold)
+            return bool(words) and await _is_swapped(engine, reply, words, {*reply.untold} - untold_form)
 
-    return await asyncio.gather(*(one(each, words - usual) for each, words in zip(replies, foreign, strict=True)))
-
-
-def _usual(replies: Sequence[set[int]]) -> set[int]:
-    """The ids that are in more than `RARE` of these."""
-    counts = Counter(token for each in replies for token in each)
-    return {token for token, count in counts.items() if count > RARE * len(replies)}
+    return await asyncio.gather(*(one(each, words - form) for each, words in zip(replies, foreign, strict=True)))
 
 
 async def _is_swapped(engine: Engine, reply: ToldReply, foreign: set[int], own: set[int]) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 from openclaw_rl.trainers.forest import Bank, Flags, Forest, Ids, SequenceTail
 
 MASK_PLACES = 1 << 26  # of one call: 64 MB
-TOGETHER = 512
+TOGETHER = 512  # tokens of neighbouring branches that one call of the separate form may compare with each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,18 @@ class AttentionPlan:
             call = self.calls[number]
             if self._is_row(call, call.spans[part : part + 1], window):
                 self.sights[number, part, window] = SeenKeys(is_causal=True)
+            elif self._sees_all(call, call.spans[part], window):
+                self.sights[number, part, window] = SeenKeys()
             else:
                 self.sights[number, part, window] = _sight(self._seen(call, call.spans[part], window))
         return self.sights[number, part, window]
+
+    def _sees_all(self, call: SpanCall, span: tuple[int, int], window: int | None) -> bool:
+        """Whether each query sees every key of a span, node by node: a long prompt is not compared token by token."""
+        at, key_at = self.positions[call.first : call.last], self.key_positions[slice(*span)]
+        nodes, key_nodes = np.unique(self.owners[call.first : call.last]), np.unique(self.key_owners[slice(*span)])
+        is_earlier = key_at.max() <= at.min() and (window is None or key_at.min() > at.max() - window)
+        return bool(is_earlier and self.ancestors[np.ix_(nodes, key_nodes)].all())
 
     def _is_row(self, call: SpanCall, spans: Sequence[tuple[int, int]], window: int | None) -> bool:
         """Whether queries and keys are the same tokens of one node, and a window is no shorter than they are."""
@@ -137,7 +146,7 @@ def _branches_of(forest: Forest) -> Iterator[SpanCall]:
             stop, last = ends[index], _after(forest, index)
             while last < len(nodes) and nodes[last].parent == node.parent >= 0 and ends[last] - first <= TOGETHER:
                 stop, last = ends[last], _after(forest, last)
-        yield SpanCall(first, stop, (*joined(forest, _above(forest, node.parent)), (first, stop)))
+        yield SpanCall(first, stop, (*_joined(forest, _above(forest, node.parent)), (first, stop)))
         index = last
 
 
@@ -158,7 +167,7 @@ def _above(forest: Forest, index: int) -> list[int]:
     return found
 
 
-def joined(forest: Forest, nodes: Sequence[int]) -> list[tuple[int, int]]:
+def _joined(forest: Forest, nodes: Sequence[int]) -> list[tuple[int, int]]:
     """The places of these nodes, in order, in as few runs as possible."""
     found: list[tuple[int, int]] = []
     for index in nodes:
@@ -188,7 +197,7 @@ def plan_behind(bank: Bank, twigs: Sequence[SequenceTail], *, is_separate: bool)
 def _twigs_together(forest: Forest, twigs: Sequence[SequenceTail]) -> Iterator[SpanCall]:
     """All of them behind all that any of them reads, some rows at a time."""
     before, size = len(forest.tokens), sum(len(twig.tokens) for twig in twigs)
-    spans = joined(forest, sorted({index for twig in twigs for index in twig.path}))
+    spans = _joined(forest, sorted({index for twig in twigs for index in twig.path}))
     read = sum(until - since for since, until in spans)
     for first in range(0, size, rows := max(1, MASK_PLACES // (read + size))):
         last = min(size, first + rows)
@@ -203,5 +212,5 @@ def _twigs_alike(forest: Forest, twigs: Sequence[SequenceTail]) -> Iterator[Span
         further = twigs[index + 1] if index + 1 < len(twigs) else None
         if further and further.path == twig.path and last + len(further.tokens) - first <= TOGETHER:
             continue
-        yield SpanCall(first, last, (*joined(forest, twig.path), (before + first, before + last)))
+        yield SpanCall(first, last, (*_joined(forest, twig.path), (before + first, before + last)))
         first = last

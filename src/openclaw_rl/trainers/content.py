@@ -12,34 +12,29 @@ in many demonstrations whose requests do not have them, and those of content in 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from openclaw_rl.core.form import CERTAIN, form_tokens
 from openclaw_rl.trainers.lessons import Lesson
 
-CERTAIN, DOUBTED = math.log(0.95), math.log(0.9)  # log-probability without the hint, at least, and with it, at most
-USUAL = 0.2  # a token in more than this share of the demonstrations is one of format
-LEAST = 8  # demonstrations; of fewer, what is usual is not known
+DOUBTED = math.log(0.9)  # log-probability of a token of content with the hint, at most
 
 
-def usual_ids(taught: Sequence[Lesson]) -> Tensor | None:
-    """The ids that many of the demonstrations say though their requests do not; None if there are too few of these."""
-    demonstrations = [{*one.sample.response} - {*one.sample.prompt} for one in taught if one.is_taught]
-    if len(demonstrations) < LEAST:
-        return None
-    counts = Counter(token for said in demonstrations for token in said)
-    return torch.tensor(sorted(token for token, count in counts.items() if count > USUAL * len(demonstrations)))
+def form_ids(taught: Sequence[Lesson]) -> Tensor | None:
+    """The ids of form in the demonstrations, in order; None if there are too few of these."""
+    found = form_tokens([{*one.sample.response} - {*one.sample.prompt} for one in taught if one.is_taught])
+    return None if found is None else torch.tensor(sorted(found), dtype=torch.int64)
 
 
-def is_content(ids: Tensor, bare: Tensor | None, hinted: Tensor | None, usual: Tensor | None) -> Tensor | None:
+def is_content(ids: Tensor, bare: Tensor | None, hinted: Tensor | None, form: Tensor | None) -> Tensor | None:
     """For each token of a demonstration whether it is learned itself, [n]; None if none is.
 
     `bare` and `hinted` are its log-probabilities without the hint and with it, [n].
     """
-    if bare is None or hinted is None or usual is None:
+    if bare is None or hinted is None or form is None:
         return None
-    found = (bare >= CERTAIN) & (hinted <= DOUBTED) & ~torch.isin(ids, usual.to(ids.device))
+    found = (bare >= CERTAIN) & (hinted <= DOUBTED) & ~torch.isin(ids, form.to(ids.device))
     return found if bool(found.any()) else None

@@ -22,7 +22,7 @@ from openclaw_rl.trainers import checkpoint
 from openclaw_rl.trainers.batch import ConstantPrompts, PassOutput, balanced, read, token_logp
 from openclaw_rl.trainers.checkpoint import CheckpointCache
 from openclaw_rl.trainers.checks import MISSED_LEFT, MORE, missed
-from openclaw_rl.trainers.content import is_content, usual_ids
+from openclaw_rl.trainers.content import form_ids, is_content
 from openclaw_rl.trainers.descent import (
     GENTLER,
     Descent,
@@ -156,7 +156,7 @@ class LoraTrainer:
     ) -> DescentResult:
         """Takes at most this many updates on these lessons; the first rate is multiplied by `share`."""
         own, weights = self._own_part(taught, shares(taught, self._method), most)
-        targets = self._targets(own, weights, usual=usual_ids(taught), is_once=most == 1)
+        targets = self._targets(own, weights, form=form_ids(taught), is_once=most == 1)
         passes = self._passes(own, most)
         return walked(
             self._descent(most, share),
@@ -352,7 +352,7 @@ class LoraTrainer:
         return not_finite
 
     def _targets(
-        self, taught: Sequence[Lesson], term_weights: Sequence[TermWeights], *, usual: Tensor | None, is_once: bool
+        self, taught: Sequence[Lesson], term_weights: Sequence[TermWeights], *, form: Tensor | None, is_once: bool
     ) -> list[Targets]:
         device, weights = self.model.device, self._method.weights
         ids = [torch.tensor([one.sample.response[at] for at in one.trained], device=device) for one in taught]
@@ -375,6 +375,6 @@ class LoraTrainer:
             kept = teacher if weights.distill or one.is_taught else None
             anchor = anchored(reference[index], hinted)
             held = (advantage, reference[index], kept, one.is_taught, anchor, selected[index])
-            content = is_content(ids[index], reference[index], hinted, usual) if one.is_taught else None
+            content = is_content(ids[index], reference[index], hinted, form) if one.is_taught else None
             found.append(Targets(ids[index], old[index], share, *held, one.is_literal, content))
         return found

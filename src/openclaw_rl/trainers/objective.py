@@ -27,8 +27,8 @@ class Targets:
     hidden states given its hint, are None if their terms do not apply. If the teacher itself sampled (`is_taught`), the
     distance is the forward divergence, whatever the method's own form. `anchored` [n] is 1 where the anchor to the base
     applies and 0 where it does not, None if it applies everywhere. `selected` is what the selected form compares, None
-    if it is the policy as it is read. `is_literal`: the distance of a taught reply is that to its own tokens; where
-    `content` [n] is True, only there.
+    if it is the policy as it is read. `is_literal`: the distance of a taught reply is that to its own tokens. Else
+    this holds of those at which `content` [n] is True, None if there are none.
     """
 
     ids: Tensor

@@ -2,9 +2,9 @@
 
 The memory kept for each token of each layer limits the length of a conversation that can be learned from. For 36 layers
 of width 2,560 in bfloat16 it is 5.4 MB a token, or 0.4 MB with checkpointing (`make bench-gpu`). Half of that are the
-layers' inputs; on a GPU without room for them they wait in the host's memory. There a reply that continues a constant
-prompt also keeps, in each layer, the prompt's keys and values: 0.15 MB a token of such a prompt, and 72 bytes for each
-of its own tokens and each head that shares a key head. With checkpointing they exist in one layer at a time.
+layers' inputs; on a GPU without room for them they wait in the host's memory. A reply that continues a constant prompt
+also keeps, on a GPU and in each layer, the prompt's keys and values: 0.15 MB a token of such a prompt, and 72 bytes for
+each of its own tokens and each head that shares a key head. With checkpointing they exist in one layer at a time.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def utterances_in(path: Path) -> list[Utterance]:
     try:
         made = utterances(path)
         strange = sorted({said.wish for said in made} - {NOTHING, *dict(_items(_table()["means"]))})
-    except (OSError, ValueError, KeyError, TypeError, AssertionError) as problem:
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError, AssertionError) as problem:
         raise ConfigError(f"{path} has no wordings that can be read: {problem!r}", fix=FORM) from problem
     if strange or not made:
         raise ConfigError(f"{path} has unknown wishes: {', '.join(strange) or 'none at all'}", fix=FORM)
