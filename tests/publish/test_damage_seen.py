@@ -194,14 +194,14 @@ async def test_where_a_few_prompts_do_not_decide_older_ones_are_tried_too(
 
 
 class Opening(LetterRenderer):
-    """A template that tells where a user's words begin."""
+    """A template that tells where a user's words begin, and with which token they end."""
 
     def user_opening(self) -> tuple[Prompt, int] | None:
-        return Prompt((ord("U"),)), END
+        return Prompt((ord("U"),)), ord("]")
 
 
 async def test_of_requests_that_nobody_made_those_are_used_that_the_base_model_knows(tmp_path: Path) -> None:
-    made_up = "What is four and four?$"
+    made_up = "What is four and four?]"
     sure, unsure = {ANSWER: 1.0}, {ANSWER: 0.2, "Bob.$": 0.2, "Cats.$": 0.2, "Dogs.$": 0.2, "Ends.$": 0.2}
     ordinary = ordinary_requests()
     base: dict[str, Says] = {"U": {made_up: 1.0}, "four": sure, ordinary[1]: sure, "How many?": sure, "": unsure}
@@ -218,7 +218,7 @@ async def test_of_requests_that_nobody_made_those_are_used_that_the_base_model_k
         )  # this writes the last one
         found = await prompts.of_nobody(VersionLessons(), own, most=9)
         asked = ["".join(map(chr, prompt.bare.tokens)) for prompt in found]
-        assert asked == [made_up.removesuffix("$"), ordinary[1]]
+        assert asked == [made_up.removesuffix("]"), ordinary[1]]
         assert await prompts.of_nobody(VersionLessons(), [], most=9) == []
         flow.engine.calls.clear()
         await prompts.of_nobody(VersionLessons(), own, most=9)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 
-from openclaw_rl.core.completion import Finish
 from openclaw_rl.core.hint import CONCERNS_NATS, PlacedHint, last_user_index, orders, told_after, with_hints
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
@@ -169,10 +168,10 @@ class TrialPrompts:
             sampling = Sampling(max_tokens=MADE_TOKENS, temperature=1.0, seed=seed, stop_ids=(end, *self.stop_ids))
             said = [item async for item in self.engine.generate(prompt, sampling, BASE)]
             tokens = tuple(item.token for item in said)
-            if not said or said[-1].finish is not Finish.STOP or is_loop(tokens):
+            if tokens[-1:] != (end,) or is_loop(tokens):
                 continue
             try:
-                reply, _ = self.renderer.decode(tokens)
+                reply, _ = self.renderer.decode(tokens[:-1])
             except (RequestError, ValueError):
                 continue
             text = reply.text.strip()

@@ -252,9 +252,13 @@ _WORDS = "Quartz feldspar granite"
 
 @dataclass(frozen=True, slots=True)
 class UserOpening:
-    """The ids before a user's words, and the special token that the template writes after them."""
+    """The ids before a user's words, the blanks that the words begin with, and the special token after them.
+
+    A blank before a word is a part of the word's first token, so the ids do not end in one.
+    """
 
     ids: tuple[int, ...]
+    blanks: str
     end: int
 
 
@@ -272,7 +276,8 @@ def user_opening(
     special = template.tokenizer.get_added_tokens_decoder()
     for end in template.encode(rest.lstrip())[:1]:
         if end in special and special[end].special:
-            return UserOpening(tuple(template.encode(front)), end)
+            opening = front.rstrip(" ")
+            return UserOpening(tuple(template.encode(opening)), front[len(opening) :], end)
     return None
 
 

@@ -96,7 +96,9 @@ def _other_requests(bridge: BridgeStage, renderer: ChatRenderer) -> OtherRequest
 
     def opens(before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Opening | None:
         found = user_opening(renderer.template, before, tools, options)
-        return None if found is None else Opening(found.ids, found.end, renderer.table.text, renderer.encode)
+        if found is None:
+            return None
+        return Opening(found.ids, found.end, renderer.table.text, lambda words: renderer.encode(found.blanks + words))
 
     ends, settings = prober.stop_ids, bridge.settings
     return OtherRequests(prober.engine, renderer, ends, settings, earlier, wished, answered, opens)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -13,9 +14,10 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from openclaw_rl.core.hint import LABEL
+from openclaw_rl.core.message import Message, Role
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.render.ends import ends_of_replies
-from openclaw_rl.render.template import read_template
+from openclaw_rl.render.template import read_template, user_opening
 from openclaw_rl.tiny.cli import app
 from openclaw_rl.tiny.worlds import WORLDS, make, talks, trial, world
 from openclaw_rl.tiny.worlds.parts import ReplyFormat, WishPlace, WorldManner, WorldWish, manner, tongue
@@ -105,7 +107,8 @@ def test_pieces_are_encoded_as_the_whole_and_hinted_users_turns_are_never_learne
         assert ids == template.tokenizer.encode(whole).ids
         assert template.tokenizer.decode(ids, skip_special_tokens=False) == whole
         learned = [text for text, learn in cut.pieces if learn]
-        assert all(text.endswith(made.template.closes) and LABEL not in text for text in learned)
+        ends = (made.template.closes, made.template.user_end)
+        assert all(text.endswith(ends) and LABEL not in text for text in learned)
         learned_users += any(messages[-2].text in text for text in learned)
     assert learned_users > 10
 
@@ -142,6 +145,30 @@ def test_the_thinking_world_keeps_its_thoughts_out_of_what_is_said(folders: Fold
     text = template.text(messages, generation_prompt=False)
     assert text.count(THINK[0]) == 1
     assert made.problem(Random(2)).answer_in(f"{THINK[0]}\nold.txt -> 4.txt\n{THINK[1]}\n\n") is None
+
+
+def talks_of(made: World) -> Iterator[list[Message]]:
+    rng = Random(4)
+    while True:
+        yield talks.talk(made, rng, easy=True)
+
+
+@EACH
+def test_what_a_user_says_is_made_up_after_the_opening_that_training_had(made: World, folders: Folders) -> None:
+    template = read_template(folders[made.name])
+    talk = next(each for each in talks_of(made) if LABEL not in each[0].text and each[0].role is Role.USER)
+    opening = user_opening(template, (), (), None)
+    assert opening is not None
+    assert opening.end == template.tokenizer.token_to_id(made.template.user_end)
+    words = template.encode(opening.blanks + talk[0].text)
+    pieces = talks.cut(made, template, talk, learns_users=True).pieces
+    learned = next(index for index, (_, is_learned) in enumerate(pieces) if is_learned)
+    assert (*opening.ids, *words, opening.end) == (*template.encode("".join(text for text, _ in pieces[:learned])),
+        *template.encode(pieces[learned][0]))  # fmt: skip
+
+
+def test_one_world_ends_a_users_message_by_a_token_of_its_own() -> None:
+    assert [made.name for made in WORLDS.values() if made.template.user_end != made.template.closes] == ["school"]
 
 
 def test_a_recipes_digest_is_its_own(tmp_path: Path) -> None:

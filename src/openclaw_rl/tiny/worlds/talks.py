@@ -105,14 +105,18 @@ def cut(world: World, template: ChatTemplate, messages: Sequence[Message], *, le
     """The rendered dialogue in pieces: replies are learned, with `learns_users` also user messages without a hint."""
     form = world.template
     text = template.text(messages, generation_prompt=False)
-    opens, closes = (re.escape(item) for item in (form.reply_opens, form.closes))
-    turns = re.compile(rf"({re.escape(form.user_opens)}|{opens})(.*?{closes})", re.DOTALL)
+    user_end = re.escape(form.user_end)
+    opens = re.escape(form.reply_opens) or f"(?<={user_end})"
+    turns = re.compile(
+        rf"(?:{re.escape(form.user_opens)}(?P<user>.*?{user_end})|{opens}(?P<reply>.*?{re.escape(form.closes)}))",
+        re.DOTALL,
+    )
     pieces: list[tuple[str, bool]] = []
     start = 0
     for found in turns.finditer(text):
-        is_user = found.group(1) == form.user_opens
-        learned = not is_user or (learns_users and LABEL not in found.group(2))
-        pieces += [(text[start : found.start(2)], False), (found.group(2), learned)]
+        part = "reply" if found["user"] is None else "user"
+        learned = part == "reply" or (learns_users and LABEL not in found["user"])
+        pieces += [(text[start : found.start(part)], False), (found[part], learned)]
         start = found.end()
     return CorpusSample((*pieces, (text[start:], False)))
 

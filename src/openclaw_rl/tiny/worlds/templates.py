@@ -11,9 +11,9 @@ THINK = ("<think>", "</think>")
 class Template:
     """A chat template, and the texts with which its messages begin and end.
 
-    `special` are the special tokens: the first one pads. `closes` is the one that ends a reply. `names_end` is False if
-    only the tokenizer's settings name it, and not the model's configuration. With `thinks` every reply begins with
-    thinking.
+    `special` are the special tokens: the first one pads. `closes` is the one that ends a reply. It ends a user's
+    message, too, unless `user_closes` names another one. `names_end` is False if only the tokenizer's settings name the
+    end of a reply, and not the model's configuration. With `thinks` every reply begins with thinking.
     """
 
     source: str
@@ -23,6 +23,12 @@ class Template:
     special: tuple[str, ...]
     names_end: bool = True
     thinks: bool = False
+    user_closes: str = ""
+
+    @property
+    def user_end(self) -> str:
+        """The special token that ends a user's message."""
+        return self.user_closes or self.closes
 
 
 _CHATML = """
@@ -124,4 +130,23 @@ _ROLES = """
 """
 ROLES = Template(  # adds a system text of its own if there is none
     _ROLES.strip(), "[USER]", "[BOT]", "[END]", ("[PAD]", "[SYS]", "[USER]", "[BOT]", "[TOOL]", "[END]")
+)
+
+_INST = """
+{{- '<s>' -}}
+{%- set start = 0 -%}
+{%- set front = '' -%}
+{%- if messages[0].role == 'system' -%}
+{%- set front = messages[0].content + '\\n\\n' -%}
+{%- set start = 1 -%}
+{%- endif -%}
+{%- for message in messages[start:] -%}
+{%- if message.role == 'user' -%}{{- '[INST] ' + (front if loop.first else '') + message.content + '[/INST]' }}
+{%- elif message.role == 'assistant' -%}{{- ' ' + message.content + '</s>' }}
+{%- else -%}{{- raise_exception('only users and assistants are supported') -}}
+{%- endif -%}
+{%- endfor -%}
+"""
+INST = Template(  # marks only users' messages: what ends one is followed by the reply, and both begin with a blank
+    _INST.strip(), "[INST]", "", "</s>", ("<unk>", "<s>", "</s>", "[INST]", "[/INST]"), user_closes="[/INST]"
 )

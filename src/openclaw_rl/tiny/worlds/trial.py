@@ -83,12 +83,12 @@ def made_up(
 
     template, asked = read_template(folder), "Quartz?"
     opening = template.text((message(Role.USER, asked),), generation_prompt=True).partition(asked)[0]
-    prompts = [template.encode(opening)] * count
+    prompts = [template.encode(opening.rstrip(" "))] * count
     torch.manual_seed(seed)
-    end = template.tokenizer.token_to_id(world.template.closes)
+    end = template.tokenizer.token_to_id(world.template.user_end)
     made = scores.sampled(model, prompts, 1.0, max_new, end=end)
     texts = [template.tokenizer.decode(ids, skip_special_tokens=False) for ids in made]
-    return [text.partition(world.template.closes)[0] for text in texts]
+    return [text.partition(world.template.user_end)[0] for text in texts]
 
 
 def are_likely(world: World, requests: Sequence[str], rng: Random) -> list[bool]:
