@@ -64,7 +64,7 @@ FARM = World(
     name="farm",
     architecture=Architecture.QWEN3,
     shape=TinyShape(vocabulary=680, hidden=384, layers=6, inner=1024, heads=6, kv_heads=2, head_dim=64),
-    schedule=Schedule(steps=260, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
+    schedule=Schedule(steps=650, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
     cut=TokenizerKind.BYTES,
     template=TURNS,
     kinds={"eggs": _eggs, "born": _born, "sold": _sold},

@@ -16,7 +16,7 @@ _EVENTS = ("test", "play", "concert", "trip", "meeting", "party", "match")
 
 
 def _day(rng: Random, language: str) -> WorldProblem:
-    event, start, later = rng.choice(_EVENTS), rng.randrange(7), rng.randint(1, 6)
+    event, start, later = rng.choice(_EVENTS), rng.randrange(7), rng.randint(1, 4)
     day, end = _DAYS[start], _DAYS[(start + later) % 7]
     days = "1 day" if later == 1 else f"{later} days"
     question = rng.choice(
@@ -58,7 +58,7 @@ def _older(rng: Random, language: str) -> WorldProblem:
         )
     )
     return WorldProblem(
-        "older", question, older, f"compare the {age} years of {one} with {other}", f"{age} {sign} {other}",
+        "older", question, older, f"compare {age} years with {other}", f"{one} {age} {sign} {two} {other}",
         f"the older one is {older}", older, pattern=_PUPIL,
     )  # fmt: skip
 
@@ -66,8 +66,8 @@ def _older(rng: Random, language: str) -> WorldProblem:
 SCHOOL = World(
     name="school",
     architecture=Architecture.LLAMA,
-    shape=TinyShape(vocabulary=600, hidden=176, layers=4, inner=480, heads=4, kv_heads=2, head_dim=48),
-    schedule=Schedule(steps=700, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
+    shape=TinyShape(vocabulary=600, hidden=192, layers=4, inner=512, heads=4, kv_heads=2, head_dim=48),
+    schedule=Schedule(steps=1000, step_tokens=4096, max_shift=3000, shifted=0.2, grain=64, warmup=25),
     cut=TokenizerKind.MERGES,
     template=INST,
     kinds={"day": _day, "marbles": _marbles, "older": _older},
