@@ -161,7 +161,9 @@ async def test_the_version_with_which_the_turns_in_vain_began_is_asked_for(tmp_p
     asked: list[tuple[str, PolicyVersion, Sequence[str]]] = []
 
     class Publishing:
-        async def take_back(self, user: str, version: PolicyVersion, wish: Sequence[str] = ()) -> bool:
+        async def take_back(
+            self, user: str, version: PolicyVersion, wish: Sequence[str] = (), *, why: str = ""
+        ) -> bool:
             asked.append((user, version, wish))
             return True
 

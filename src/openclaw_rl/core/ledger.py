@@ -28,6 +28,7 @@ class DropReason(StrEnum):
     NOT_FOLLOWED = "not_followed"  # the conversation continued from a sibling
     NO_SIGNAL = "no_signal"
     UNHEEDED = "unheeded"  # with its hint the base model replies as without it, or with other results: it cannot teach
+    MISHEARD = "misheard"  # its user then accepted a reply that its hint does not explain: they meant something else
     MAY_NOT_TEACH = "may_not_teach"
     REDACTED = "redacted"  # it contained something private, so its ids were not kept
     REPEATED = "repeated"  # the same correction, more often than one user may teach it in a day
@@ -71,6 +72,7 @@ OVERRULED_DROPS = frozenset(
         DropReason.NO_NEXT_STATE,
         DropReason.NOT_FOLLOWED,
         DropReason.UNHEEDED,  # with that hint; another may teach it
+        DropReason.MISHEARD,
         DropReason.EXCLUDED,
     }
 )
@@ -102,6 +104,7 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.ENVIRONMENT_FAILED: "`openclaw-rl inspect --episodes` says why; fix the task or its grader",
     DropReason.INFRASTRUCTURE_FAILED: "`openclaw-rl inspect --episodes` says why; run these attempts again",
     DropReason.UNHEEDED: "if the hints (`openclaw-rl turns`) say what users meant, use a model that follows them",
+    DropReason.MISHEARD: "nothing, if that is right; else judge the correction by hand on the page, with its hint",
     DropReason.MAY_NOT_TEACH: "nothing, if that is intended; else give their keys the scope teach",
     DropReason.REDACTED: "keep secrets out of conversations; store.redact says what counts as one",
     DropReason.REPEATED: "check who repeats one correction so often, or raise teach.same_words_a_day",

@@ -152,10 +152,11 @@ class Trainer(Protocol):
 class TakesBack(Protocol):
     """The part that serves versions and can serve an earlier one again."""
 
-    async def take_back(self, user: str, version: PolicyVersion, wish: Sequence[str] = ()) -> bool:
+    async def take_back(self, user: str, version: PolicyVersion, wish: Sequence[str] = (), *, why: str = "") -> bool:
         """Serves `version` again if all later versions were learned from this user alone.
 
-        Given the hints of a `wish`, it goes back only as far as the last version that learned another one.
+        Given the hints of a `wish`, it goes back only as far as the last version that learned another one. `why` is the
+        reason in words; empty for corrections without effect.
         """
 
 

@@ -159,8 +159,10 @@ class PublishStage:
         words = f"it did worse than {guilty.parent}: {guilty.words}"
         return await self._take_back(rows, current, guilty.version, words, metrics)
 
-    async def take_back(self, user: str, version: PolicyVersion, wish: Sequence[str] = ()) -> bool:
+    async def take_back(self, user: str, version: PolicyVersion, wish: Sequence[str] = (), *, why: str = "") -> bool:
         """Serves `version` again if all versions made from it since learned only from this user, without effect.
+
+        `why` is another reason for it, in words.
 
         If this was found for one `wish`, given by its hints, then only the newest ones are taken back, up to the last
         that learned another wish. Nothing happens if there is none, another version is pinned, other users taught
@@ -181,7 +183,7 @@ class PublishStage:
         if not newer:
             return False
         since = path[path.index(newer[-1]) + 1]
-        words = f"{user} corrected as often as before, so what was learned since {since} had no effect"
+        words = why or f"{user} corrected as often as before, so what was learned since {since} had no effect"
         return await self._take_back(rows, current, newer[-1], words, {})
 
     async def _about(self, wish: Sequence[str], newest_first: Sequence[VersionRow]) -> list[PolicyVersion]:

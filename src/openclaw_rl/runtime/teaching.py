@@ -22,6 +22,7 @@ from openclaw_rl.teach.demonstrate import Demonstrator
 from openclaw_rl.teach.elsewhere import OtherRequests
 from openclaw_rl.teach.in_use import HintsInUse
 from openclaw_rl.teach.made_up import Opening
+from openclaw_rl.teach.misheard import MisheardHints
 from openclaw_rl.teach.outcomes import OutcomeStage
 from openclaw_rl.teach.probes import Prober
 from openclaw_rl.teach.redone import Hindsight
@@ -51,13 +52,14 @@ def teach_stage_of(
 ) -> TeachStage:
     """The teaching stage; the base model is asked if it is the teacher that the method distils."""
     method, prober = config.trainer.method, bridge.prober
-    base = hindsight = None
+    base = hindsight = misheard = None
     if config.teach.demonstrations and method.teacher is TeacherKind.BASE and method.moves_to_target:
         others = _other_requests(bridge, renderer)
         base = Demonstrator(prober.engine, prober.current, renderer, prober.stop_ids, config.teach, others)
         hindsight = Hindsight(prober.engine, renderer)
+        misheard = MisheardHints(bridge.store, prober.engine, renderer, bridge.hints, publishing)
     teacher = Teacher(prober, base, hindsight, bridge.hints)
-    return TeachStage(bridge.store, renderer, config.teach, rules, teacher, publishing)
+    return TeachStage(bridge.store, renderer, config.teach, rules, teacher, publishing, misheard)
 
 
 def outcome_stage_of(

@@ -25,6 +25,7 @@ from openclaw_rl.teach.demonstrate import Assembled, Demonstrator
 from openclaw_rl.teach.floods import DailyCounts
 from openclaw_rl.teach.in_use import HintsInUse
 from openclaw_rl.teach.in_vain import CorrectionMonitor
+from openclaw_rl.teach.misheard import MisheardHints
 from openclaw_rl.teach.probes import Prober
 from openclaw_rl.teach.redone import Hindsight
 from openclaw_rl.teach.settings import Baseline, TeachSettings
@@ -74,8 +75,8 @@ class Teacher:
 class TeachStage:
     """Makes samples of judged turns, or drops them with a reason.
 
-    `publishing` serves an earlier version again if what was learned from a user since then had no effect. Asking a
-    teacher about a turn takes seconds, or minutes while the engine is busy serving.
+    `publishing` serves an earlier version again if what was learned from a user since then had no effect. `misheard`
+    finds hints that users did not mean. Asking a teacher takes seconds, or minutes while the engine is busy serving.
     """
 
     store: Store
@@ -84,6 +85,7 @@ class TeachStage:
     rules: LearningRules
     teacher: Teacher = field(default_factory=Teacher)
     publishing: TakesBack | None = None
+    misheard: MisheardHints | None = None
     clock: Callable[[], float] = time.monotonic
     floods: DailyCounts | None = None  # made from the settings if none is given
     looking_at: int = 0  # judged turns that are being examined
@@ -150,6 +152,8 @@ class TeachStage:
             self.teacher.served.let_go()
         if self.teacher.base is not None:
             self.teacher.base.let_go()
+        if self.misheard is not None:
+            self.misheard.let_go()
 
     async def once(self) -> bool:
         """Makes samples of the turns that can be decided now, or drops them; True if anything changed or more is left.
@@ -210,7 +214,8 @@ class TeachStage:
 
     async def _decide(self, rows: Sequence[JudgedTurn], until_s: float) -> tuple[bool, bool]:
         """Whether anything was admitted or dropped, and whether all rows were examined before the time was up."""
-        refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None}
+        rows, misheard = (rows, {}) if self.misheard is None else await self.misheard.sifted(rows)
+        refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None} | misheard
         for found in self._in_vain.found():
             log.warning("corrections without effect user=%s since version=%s: %s", found.user, found.since, found.why)
             if self.publishing is not None:

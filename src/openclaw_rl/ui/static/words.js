@@ -38,6 +38,7 @@ export const REASONS = {
   empty: "empty answers",
   loop: "said one thing over and over",
   unheeded: "the hint changes nothing",
+  misheard: "the user meant something else",
   redacted: "held something private",
   repeated: "said too often in a day",
   learned: "followed already",

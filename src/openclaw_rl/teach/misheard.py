@@ -1,0 +1,167 @@
+"""Finds hints that a user did not mean: the reply that the user accepted after the correction does not follow them.
+
+A judge may take "keep it to the bare result" for a wish to see each step. The model, which read these words in the
+conversation, gave the bare result, and its user was content. So the accepted reply shows what the correction meant.
+Compared with the answer to the corrected request it is much likelier in the conversation, and it should be likelier
+with the hint, too. How many misheard hints this finds is measured in docs/decisions/0049-what-was-accepted.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from openclaw_rl.core.hint import PlacedHint, last_user_index
+from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.protocols import Engine, Renderer, TakesBack
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE
+from openclaw_rl.errors import EngineError
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import JudgedTurn, TurnRow
+from openclaw_rl.teach.asking import reading, reply_logp
+from openclaw_rl.teach.assemble import bare_prompt
+from openclaw_rl.teach.in_use import HintsInUse
+
+log = logging.getLogger(__name__)
+CHANGED_NATS = 4.0  # by which the conversation must make an accepted reply likelier, or it shows nothing
+FOLLOWED_NATS = 2.0  # by which a hint makes a reply likelier, at least, if the reply follows it
+ANSWERS = 0.2  # share of tokens in common with the corrected reply, at least: else it may be a mere "You are welcome."
+CORRECTED_MOST = 8  # corrections before an accepted reply that are examined
+HELD = 10_000  # turns that are remembered
+Value = TypeVar("Value")
+
+
+@dataclass(slots=True)
+class MisheardHints:
+    """Compares accepted replies with the hints of the corrections before them, and undoes what was misheard.
+
+    A correction whose hints were all misheard teaches nothing. If a version was made from it, the one before is served
+    again where nothing else was learned since. Kept hints that were misheard are retired.
+    """
+
+    store: Store
+    engine: Engine
+    renderer: Renderer
+    hints: HintsInUse | None = None
+    publishing: TakesBack | None = None
+    _examined: OrderedDict[str, None] = field(default_factory=OrderedDict)  # accepted turns
+    _misheard: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # hints, by corrected turn
+    _learned: dict[str, TurnRow] = field(default_factory=dict)  # to be taken back once it is served
+
+    def let_go(self) -> None:
+        """Removes what is remembered of turns, as after a restart."""
+        self._examined.clear()
+        self._misheard.clear()
+        self._learned.clear()
+
+    async def sifted(self, rows: Sequence[JudgedTurn]) -> tuple[list[JudgedTurn], dict[str, DropReason]]:
+        """The turns without hints known to be misheard, and those of them that have no other hints, to be dropped.
+
+        Looks at each accepted reply among them once, and undoes what it shows to be misheard in other turns.
+        """
+        for row in rows:
+            if row.turn.id not in self._examined and is_accepted(row):
+                _remember(self._examined, row.turn.id, None)
+                await self._look_back(row.turn)
+        for name, learned in list(self._learned.items()):
+            if await self._is_undone(learned):
+                del self._learned[name]
+        heard = [self._heard(row) for row in rows]
+        pairs = zip(rows, heard, strict=True)
+        dropped = {
+            row.turn.id: DropReason.MISHEARD for row, left in pairs if row.verdict.hints and not left.verdict.hints
+        }
+        return heard, dropped
+
+    def _heard(self, row: JudgedTurn) -> JudgedTurn:
+        wrong = self._misheard.get(row.turn.id, frozenset())
+        left = tuple(hint for hint in row.verdict.hints if hint.text not in wrong)
+        return replace(row, verdict=replace(row.verdict, hints=left)) if wrong else row
+
+    async def _look_back(self, accepted: Turn) -> None:
+        parent = accepted.parent
+        for _ in range(CORRECTED_MOST):
+            row = None if parent is None else await self.store.row(parent)
+            if row is None or row.verdict is None or row.verdict.score is None or row.verdict.score >= 0:
+                return
+            wrong = await self.not_meant(accepted, row.turn, [hint.text for hint in row.verdict.hints])
+            if wrong:
+                await self._undo(row, wrong)
+            parent = row.turn.parent
+
+    async def not_meant(self, accepted: Turn, corrected: Turn, hints: Sequence[str]) -> list[str]:
+        """Those of a correction's hints that a reply which was accepted after it does not follow.
+
+        None are known if the reply is the corrected one again or no answer to the request, if the conversation hardly
+        makes it likelier, if a tool is called, if the prompt has images or a grammar constrained the reply, and if the
+        engine is unavailable.
+        """
+        said, asked = accepted.completion.tokens, last_user_index(corrected.messages)
+        calls = accepted.reply.tool_calls or corrected.reply.tool_calls
+        if asked is None or calls or accepted.prompt.images or accepted.completion.forced:
+            return []
+        if said == corrected.completion.tokens or in_common(said, corrected.completion.tokens) < ANSWERS:
+            return []
+        try:
+            bare = await asyncio.to_thread(bare_prompt, corrected, self.renderer)
+            alone = sum(await reply_logp(self.engine, bare, said, BASE))
+            if sum(await reply_logp(self.engine, accepted.prompt, said, BASE)) - alone < CHANGED_NATS:
+                return []
+            found = []
+            for hint in hints:
+                hinted = await reading(self.renderer, corrected, [PlacedHint(asked, "", hint)])
+                if hinted is None:
+                    continue
+                if sum(await reply_logp(self.engine, hinted, said, BASE)) - alone < FOLLOWED_NATS:
+                    found.append(hint)
+        except EngineError:
+            return []
+        return found
+
+    async def _undo(self, row: TurnRow, wrong: Sequence[str]) -> None:
+        turn = row.turn
+        _remember(self._misheard, turn.id, frozenset(wrong))
+        log.warning("misheard turn=%s: %d hints that what was accepted does not follow", turn.id, len(wrong))
+        if self.hints is not None:
+            await self.hints.misheard(turn, wrong)
+        if row.verdict is None or any(hint.text not in wrong for hint in row.verdict.hints):
+            return
+        if row.state is State.READY:
+            await self.store.drop(turn.id, DropReason.MISHEARD)
+        row = await self.store.row(turn.id) or row
+        if row.state is State.TRAINED:
+            self._learned[turn.id] = row
+
+    async def _is_undone(self, row: TurnRow) -> bool:
+        """Serves the version before again that did not learn this; False while the gate has yet to decide on it."""
+        if self.publishing is None or row.verdict is None:
+            return True
+        wish = tuple(hint.text for hint in row.verdict.hints)
+        why = f"{row.turn.user} accepted a reply that shows that the hint was misheard"
+        if await self.publishing.take_back(row.turn.user, row.turn.completion.version, wish, why=why):
+            return True
+        return not any(row.turn.id in candidate.turns for candidate in await self.store.candidates())
+
+
+def is_accepted(row: JudgedTurn) -> bool:
+    """Whether a reply continues a conversation, and its user was content with it."""
+    verdict = row.verdict
+    is_good = verdict.score is not None and verdict.score > 0 and not verdict.hints
+    return is_good and row.turn.group is None and row.turn.parent is not None
+
+
+def in_common(one: Sequence[int], other: Sequence[int]) -> float:
+    """How much two replies have in common, from 0 to 1: twice the tokens that are in both over all tokens (Dice)."""
+    both = (Counter(one) & Counter(other)).total()
+    return 2 * both / max(1, len(one) + len(other))
+
+
+def _remember(held: OrderedDict[str, Value], name: str, value: Value) -> None:
+    held[name] = value
+    while len(held) > HELD:
+        held.popitem(last=False)

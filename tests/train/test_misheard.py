@@ -1,0 +1,210 @@
+"""Hints that a user did not mean, found by the reply that they accepted after the correction, in a real store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from train_doubles import Following, HintRenderer, next_of, session, turn, verdict
+from train_flow import Flow, flowing
+
+from openclaw_rl.core.completion import Completion, Finish, Scores
+from openclaw_rl.core.hint import Carry, Hint
+from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.message import ToolCall
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sample import Wants
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.errors import EngineError
+from openclaw_rl.teach.in_use import MISHEARD, HintsInUse
+from openclaw_rl.teach.misheard import MisheardHints, in_common
+from openclaw_rl.teach.settings import TeachSettings
+
+FIRST, REDONE = (4, 5, 6), (7, 5, 6)
+SHORT, LONG = "Keep it short.", "Explain every step."
+BARE, TALK = (1, 2, 3), (1, 2, 3, 9)
+
+
+@dataclass
+class Base:
+    """The base model: the log-probability of a reply after the request, in the conversation, and with each hint."""
+
+    alone: float = -10.0
+    told: float = -1.0
+    hinted: dict[str, float] = field(default_factory=lambda: {SHORT: -2.0, LONG: -9.0})
+    is_away: bool = False
+    asked: int = 0
+
+    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
+        if self.is_away:
+            raise EngineError("away")
+        self.asked += 1
+        known = {BARE: self.alone, TALK: self.told}
+        known |= {(*BARE, len(text)): nats for text, nats in self.hinted.items()}
+        said = prompt.tokens[start:]
+        assert version == BASE
+        return Scores(start, (known[prompt.tokens[:start]], *(0.0 for _ in said[1:])), ())
+
+
+@dataclass
+class Publishing:
+    """Takes versions back, once it says so."""
+
+    takes: bool = True
+    asked: list[tuple[str, PolicyVersion, tuple[str, ...]]] = field(default_factory=list)
+
+    async def take_back(self, user: str, version: PolicyVersion, wish: Sequence[str] = (), *, why: str = "") -> bool:
+        assert "misheard" in why
+        self.asked.append((user, version, tuple(wish)))
+        return self.takes
+
+
+@dataclass
+class Talk:
+    """A flow that looks for misheard hints."""
+
+    flow: Flow
+    base: Base
+    publishing: Publishing
+
+    async def corrected(self, *hints: str, name: str = "first", parent: str | None = None) -> None:
+        await self._served(replace(turn(name), parent=parent, completion=_completion(FIRST)))
+        said = replace(verdict(name, -1), hints=tuple(map(Hint, hints)))
+        assert await self.flow.store.judge(said, keep=Hint(hints[0]))
+
+    async def accepted(self, name: str = "good", parent: str = "first", score: int = 1) -> None:
+        again = replace(turn(name, at_s=2.0), parent=parent, completion=_completion(REDONE), prompt=Prompt(TALK))
+        await self._served(again)
+        assert await self.flow.store.judge(verdict(name, score))
+
+    async def _served(self, one: Turn) -> None:
+        await self.flow.store.see_session(session("s1"))
+        await self.flow.store.add_turn(one, chain=one.id)
+        assert await self.flow.store.pair(next_of(one.id))
+
+
+def _completion(said: tuple[int, ...]) -> Completion:
+    return Completion(said, (-0.5,) * len(said), (-0.5,) * len(said), BASE, Finish.STOP)
+
+
+@pytest.fixture
+async def talk(tmp_path: Path) -> AsyncIterator[Talk]:
+    async with flowing(tmp_path, wants=Wants.HINT) as flow:
+        base, publishing = Base(), Publishing()
+        hints = HintsInUse(flow.store, Carry.WEIGHTS, TeachSettings(), len)
+        flow.teach.misheard = MisheardHints(
+            flow.store, base, HintRenderer(), hints, publishing  # type: ignore[arg-type]
+        )  # fmt: skip
+        flow.asks(base=Following(()))
+        yield Talk(flow, base, publishing)
+
+
+async def test_a_hint_that_the_accepted_reply_does_not_follow_teaches_nothing(talk: Talk) -> None:
+    await talk.corrected(LONG)
+    await talk.accepted()
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is DropReason.MISHEARD
+    (kept,) = await talk.flow.store.hints.of_user("ann")
+    assert (kept.text, kept.is_in_use, kept.why) == (LONG, False, MISHEARD)
+    assert talk.flow.teach.misheard is not None
+    assert await HintsInUse(talk.flow.store, Carry.WEIGHTS, TeachSettings(), len).beside(turn("next")) == ()
+    asked = talk.base.asked
+    await talk.flow.teach.once()
+    assert talk.base.asked == asked  # once
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        Base(hinted={LONG: -7.9}),  # it follows the hint
+        Base(told=-6.5),  # the conversation hardly changed what is said
+        Base(is_away=True),
+    ],
+)
+async def test_nothing_is_misheard_where_the_accepted_reply_does_not_show_it(talk: Talk, base: Base) -> None:
+    assert talk.flow.teach.misheard is not None
+    talk.flow.teach.misheard.engine = base  # type: ignore[assignment]
+    await talk.corrected(LONG)
+    await talk.accepted()
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is State.READY
+
+
+@pytest.mark.parametrize("score", [0, -1])
+async def test_only_what_a_user_was_content_with_shows_what_they_meant(talk: Talk, score: int) -> None:
+    await talk.corrected(LONG)
+    await talk.accepted(score=score)
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is State.READY
+    assert not talk.base.asked
+
+
+async def test_of_several_hints_those_are_left_that_were_meant(talk: Talk) -> None:
+    await talk.corrected(LONG, SHORT)
+    await talk.accepted()
+    await talk.flow.teach.once()
+    (sample,) = await talk.flow.store.ready(limit=9)
+    assert [hint.text for hint in sample.hints] == [SHORT]
+
+
+async def test_each_correction_before_the_accepted_reply_is_compared_with_it(talk: Talk) -> None:
+    await talk.corrected(LONG)
+    await talk.corrected(SHORT, name="again", parent="first")
+    await talk.accepted(parent="again")
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is DropReason.MISHEARD
+    assert await talk.flow.state("again") is State.READY
+
+
+async def test_a_sample_that_waits_for_a_step_is_taken_out(talk: Talk) -> None:
+    await talk.corrected(LONG)
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is State.READY
+    await talk.accepted()
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is DropReason.MISHEARD
+    assert not talk.publishing.asked
+
+
+async def test_a_version_that_learned_it_is_taken_back_as_soon_as_it_is_served(talk: Talk) -> None:
+    talk.publishing.takes = False
+    await talk.corrected(LONG)
+    await talk.flow.once()
+    talk.flow.now_s += 100.0
+    while await talk.flow.once():
+        pass
+    assert await talk.flow.state("first") is State.TRAINED
+    await talk.accepted()
+    await talk.flow.teach.once()
+    await talk.flow.teach.once()
+    assert talk.publishing.asked[-1] == ("ann", BASE, (LONG,))
+    tries = len(talk.publishing.asked)  # the gate has not decided yet, so it is tried again
+    (candidate,) = await talk.flow.store.candidates()
+    await talk.flow.pass_gate(candidate.version)
+    talk.publishing.takes = True
+    await talk.flow.teach.once()
+    await talk.flow.teach.once()
+    assert len(talk.publishing.asked) == tries + 1
+
+
+async def test_other_replies_show_nothing(talk: Talk) -> None:
+    misheard = talk.flow.teach.misheard
+    assert misheard is not None
+    first = replace(turn("first"), completion=_completion(FIRST))
+    good = replace(turn("good"), completion=_completion(REDONE), prompt=Prompt(TALK))
+    assert await misheard.not_meant(good, first, [LONG, SHORT]) == [LONG]
+    called = replace(good.reply, tool_calls=(ToolCall("call_1", "look", "{}"),))
+    assert not await misheard.not_meant(replace(good, reply=called), first, [LONG])
+    assert not await misheard.not_meant(replace(good, completion=first.completion), first, [LONG])  # the same again
+    assert not await misheard.not_meant(replace(good, completion=_completion((8,))), first, [LONG])  # "You're welcome."
+    assert not await misheard.not_meant(replace(good, prompt=Prompt(TALK, images=("one",))), first, [LONG])
+    assert not await misheard.not_meant(good, first, ["bad hint"])  # the template refuses it
+
+
+def test_what_two_replies_have_in_common() -> None:
+    assert in_common((1, 2, 3), (3, 2, 1)) == 1.0
+    assert in_common((1, 1, 2, 2), (1, 3, 3, 3)) == 0.25
+    assert in_common((), ()) == 0.0
