@@ -136,7 +136,9 @@ async def demonstrated(
 
     def opens(before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Opening | None:
         found = user_opening(renderer.template, before, tools, options)
-        return None if found is None else Opening(found.ids, found.end, renderer.table.text, renderer.encode)
+        if found is None:
+            return None
+        return Opening(found.ids, found.end, renderer.table.text, lambda words: renderer.encode(found.blanks + words))
 
     settings = TeachSettings(other_requests=others)
     parts = (ground.engine, current, renderer, ground.ends, settings)

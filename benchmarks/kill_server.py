@@ -44,8 +44,9 @@ from openclaw_rl.render.template import read_template
 from openclaw_rl.serve.app import build_app, runner_of
 from openclaw_rl.serve.parts import ServeParts
 from openclaw_rl.store.db import Store
+from openclaw_rl.teach.rules import LearningRules
 from openclaw_rl.teach.settings import TeachSettings
-from openclaw_rl.teach.stage import LearningRules, TeachStage
+from openclaw_rl.teach.stage import TeachStage
 from openclaw_rl.testing.engine import ScriptedEngine
 from openclaw_rl.testing.judge import ScriptedJudge
 from openclaw_rl.train.settings import TrainSettings

@@ -16,8 +16,8 @@ from openclaw_rl.core.sample import Peer, Wants
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.db import Store
 from openclaw_rl.teach.outcomes import OutcomeStage, peers_of, sharing
+from openclaw_rl.teach.rules import LearningRules
 from openclaw_rl.teach.settings import EpisodeSettings, StepGrouping
-from openclaw_rl.teach.stage import LearningRules
 from openclaw_rl.testing.turns import a_turn
 from openclaw_rl.trainers.lessons import rl_advantages
 

@@ -18,8 +18,8 @@ from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.settings import JudgeSettings
 from openclaw_rl.store.db import Store
 from openclaw_rl.teach.outcomes import OutcomeStage
+from openclaw_rl.teach.rules import LearningRules
 from openclaw_rl.teach.settings import EpisodeSettings
-from openclaw_rl.teach.stage import LearningRules
 from openclaw_rl.testing.judge import ScriptedChat
 from openclaw_rl.testing.turns import a_turn
 

@@ -15,16 +15,17 @@ from openclaw_rl.core.hint import Carry, Hint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import ToolCall
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sample import Wants
+from openclaw_rl.core.sample import Sample, Wants
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.in_use import MISHEARD, HintsInUse
-from openclaw_rl.teach.misheard import MisheardHints, in_common
+from openclaw_rl.teach.misheard import MisheardHints, in_common, not_meant
+from openclaw_rl.teach.redone import Hindsight
 from openclaw_rl.teach.settings import TeachSettings
 
 FIRST, REDONE = (4, 5, 6), (7, 5, 6)
-SHORT, LONG = "Keep it short.", "Explain every step."
+SHORT, LONG = "Keep it short.", "Explain every single step."
 BARE, TALK = (1, 2, 3), (1, 2, 3, 9)
 
 
@@ -95,10 +96,8 @@ async def talk(tmp_path: Path) -> AsyncIterator[Talk]:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
         base, publishing = Base(), Publishing()
         hints = HintsInUse(flow.store, Carry.WEIGHTS, TeachSettings(), len)
-        flow.teach.misheard = MisheardHints(
-            flow.store, base, HintRenderer(), hints, publishing  # type: ignore[arg-type]
-        )  # fmt: skip
-        flow.asks(base=Following(()))
+        misheard = MisheardHints(flow.store, base, HintRenderer(), hints, publishing)  # type: ignore[arg-type]
+        flow.asks(base=Following(()), misheard=misheard)
         yield Talk(flow, base, publishing)
 
 
@@ -109,7 +108,6 @@ async def test_a_hint_that_the_accepted_reply_does_not_follow_teaches_nothing(ta
     assert await talk.flow.state("first") is DropReason.MISHEARD
     (kept,) = await talk.flow.store.hints.of_user("ann")
     assert (kept.text, kept.is_in_use, kept.why) == (LONG, False, MISHEARD)
-    assert talk.flow.teach.misheard is not None
     assert await HintsInUse(talk.flow.store, Carry.WEIGHTS, TeachSettings(), len).beside(turn("next")) == ()
     asked = talk.base.asked
     await talk.flow.teach.once()
@@ -125,8 +123,8 @@ async def test_a_hint_that_the_accepted_reply_does_not_follow_teaches_nothing(ta
     ],
 )
 async def test_nothing_is_misheard_where_the_accepted_reply_does_not_show_it(talk: Talk, base: Base) -> None:
-    assert talk.flow.teach.misheard is not None
-    talk.flow.teach.misheard.engine = base  # type: ignore[assignment]
+    assert talk.flow.teach.teacher.misheard is not None
+    talk.flow.teach.teacher.misheard.engine = base  # type: ignore[assignment]
     await talk.corrected(LONG)
     await talk.accepted()
     await talk.flow.teach.once()
@@ -190,18 +188,73 @@ async def test_a_version_that_learned_it_is_taken_back_as_soon_as_it_is_served(t
     assert len(talk.publishing.asked) == tries + 1
 
 
-async def test_other_replies_show_nothing(talk: Talk) -> None:
-    misheard = talk.flow.teach.misheard
+@dataclass(frozen=True)
+class Teaching(Following):
+    """The base model, asked for replies to other requests; `follows` says whether it can follow the hint."""
+
+    follows: bool = True
+    taught: list[str] = field(default_factory=list)
+
+    async def elsewhere(self, turn: Turn, known: Sequence[object], sample: Sample) -> Sample:
+        self.taught.extend(hint.text for hint in sample.hints)
+        return sample if self.follows else replace(sample, hints=())
+
+
+WORDS = "No, in plain words."  # what is said of each reply
+
+
+@pytest.mark.parametrize("follows", [True, False])
+async def test_what_was_accepted_is_learned_with_its_users_own_words_as_the_hint(talk: Talk, follows: bool) -> None:
+    base = Teaching((), follows)
+    talk.base.hinted[WORDS] = -2.0
+    talk.flow.asks(base=base, hindsight=Hindsight(talk.base, HintRenderer()))  # type: ignore[arg-type]
+    await talk.corrected(LONG)
+    await talk.accepted(score=1)
+    await talk.flow.store.end_session("s1", why="done", at_s=9.0)
+    while await talk.flow.teach.once():
+        pass
+    ready = await talk.flow.store.ready(limit=9)
+    kept = [hint.text for hint in await talk.flow.store.hints.of_user("ann") if hint.is_in_use]
+    assert base.taught == [WORDS]
+    assert await talk.flow.state("first") is DropReason.MISHEARD
+    if follows:
+        assert [(one.turn, one.prompt, one.response, one.hints[0].text) for one in ready] == [
+            ("good", BARE, REDONE, WORDS)
+        ]
+        assert kept == [WORDS]
+    else:
+        assert kept == [] and not any(one.is_taught for one in ready)
+
+
+async def test_words_that_mean_nothing_in_another_task_are_no_hint(talk: Talk) -> None:
+    misheard = talk.flow.teach.teacher.misheard
     assert misheard is not None
+    await talk.corrected(LONG)
+    row = await talk.flow.store.row("first")
+    assert row is not None and misheard.words_of(row) is None  # not misheard, as far as is known
+    await talk.accepted()
+    await talk.flow.teach.once()
+    row = await talk.flow.store.row("first")
+    misheard.let_go()  # as after a restart
+    assert row is not None and misheard.words_of(row) == WORDS
+    misheard.own_words = lambda after: "The right answer is 14."
+    assert misheard.words_of(row) == ""
+
+
+async def test_other_replies_show_nothing() -> None:
     first = replace(turn("first"), completion=_completion(FIRST))
     good = replace(turn("good"), completion=_completion(REDONE), prompt=Prompt(TALK))
-    assert await misheard.not_meant(good, first, [LONG, SHORT]) == [LONG]
+
+    async def found(accepted: Turn, *hints: str) -> list[str]:
+        return await not_meant(Base(), HintRenderer(), accepted, first, hints)  # type: ignore[arg-type]
+
+    assert await found(good, LONG, SHORT) == [LONG]
     called = replace(good.reply, tool_calls=(ToolCall("call_1", "look", "{}"),))
-    assert not await misheard.not_meant(replace(good, reply=called), first, [LONG])
-    assert not await misheard.not_meant(replace(good, completion=first.completion), first, [LONG])  # the same again
-    assert not await misheard.not_meant(replace(good, completion=_completion((8,))), first, [LONG])  # "You're welcome."
-    assert not await misheard.not_meant(replace(good, prompt=Prompt(TALK, images=("one",))), first, [LONG])
-    assert not await misheard.not_meant(good, first, ["bad hint"])  # the template refuses it
+    assert not await found(replace(good, reply=called), LONG)
+    assert not await found(replace(good, completion=first.completion), LONG)  # the same again
+    assert not await found(replace(good, completion=_completion((8,))), LONG)  # "You are welcome."
+    assert not await found(replace(good, prompt=Prompt(TALK, images=("one",))), LONG)
+    assert not await found(good, "bad hint")  # the template refuses it
 
 
 def test_what_two_replies_have_in_common() -> None:

@@ -15,8 +15,9 @@ from openclaw_rl.core.sample import Sample, Wants
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionStatus
+from openclaw_rl.teach.rules import LearningRules
 from openclaw_rl.teach.settings import TeachSettings
-from openclaw_rl.teach.stage import LearningRules, TeachStage
+from openclaw_rl.teach.stage import TeachStage
 from openclaw_rl.testing.trainer import ScriptedTrainer
 from openclaw_rl.train.settings import TrainSettings
 from openclaw_rl.train.stage import TrainStage

@@ -54,7 +54,8 @@ from openclaw_rl.serve.door.auth import OWNER, Keys
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.redact.masker import Masker
 from openclaw_rl.teach.bridge import BridgeStage
-from openclaw_rl.teach.stage import LearningRules, TeachStage
+from openclaw_rl.teach.rules import LearningRules
+from openclaw_rl.teach.stage import TeachStage
 from openclaw_rl.telemetry.hub import Telemetry, check_installed, opened_telemetry
 from openclaw_rl.train.stage import TrainStage
 from openclaw_rl.trainers.open import open_trainer

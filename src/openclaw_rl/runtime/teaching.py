@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from openclaw_rl.config import Config
 from openclaw_rl.core.message import Json, Message, Tool
-from openclaw_rl.core.next_state import NextStateSource
+from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.protocols import Engine, Judge, TakesBack
 from openclaw_rl.core.scope import Owner, own_scope, scope_of
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.judge.llm import LlmJudge
+from openclaw_rl.judge.signals import owner_messages
 from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import user_opening
@@ -26,7 +27,8 @@ from openclaw_rl.teach.misheard import MisheardHints
 from openclaw_rl.teach.outcomes import OutcomeStage
 from openclaw_rl.teach.probes import Prober
 from openclaw_rl.teach.redone import Hindsight
-from openclaw_rl.teach.stage import CORRECTED_MOST, LearningRules, Teacher, TeachStage
+from openclaw_rl.teach.rules import LearningRules, Teacher
+from openclaw_rl.teach.stage import CORRECTED_MOST, TeachStage
 from openclaw_rl.trainers.settings import TeacherKind
 
 EARLIER = 200  # this many of a user's turns are searched for other requests
@@ -57,9 +59,14 @@ def teach_stage_of(
         others = _other_requests(bridge, renderer)
         base = Demonstrator(prober.engine, prober.current, renderer, prober.stop_ids, config.teach, others)
         hindsight = Hindsight(prober.engine, renderer)
-        misheard = MisheardHints(bridge.store, prober.engine, renderer, bridge.hints, publishing)
-    teacher = Teacher(prober, base, hindsight, bridge.hints)
-    return TeachStage(bridge.store, renderer, config.teach, rules, teacher, publishing, misheard)
+        misheard = MisheardHints(bridge.store, prober.engine, renderer, bridge.hints, publishing, _own_words)
+    teacher = Teacher(prober, base, hindsight, misheard, bridge.hints)
+    return TeachStage(bridge.store, renderer, config.teach, rules, teacher, publishing)
+
+
+def _own_words(after: NextState) -> str:
+    """What a user said after a reply, without what they quoted."""
+    return "\n".join(item.text for item in owner_messages(after)).strip()
 
 
 def outcome_stage_of(

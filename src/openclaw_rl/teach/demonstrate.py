@@ -104,6 +104,13 @@ class Demonstrator:
         except EngineError:
             return await assembled(known)
 
+    async def elsewhere(self, turn: Turn, known: Sequence[PlacedHint], sample: Sample) -> Sample:
+        """As `_elsewhere`; the sample as given if the engine is unavailable."""
+        try:
+            return await self._elsewhere(turn, known, sample)
+        except EngineError:
+            return sample
+
     async def _elsewhere(self, turn: Turn, known: Sequence[PlacedHint], sample: Sample) -> Sample:
         """The sample with demonstrations on other requests, and without those that contradict the corrected reply.
 

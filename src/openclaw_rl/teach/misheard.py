@@ -3,21 +3,25 @@
 A judge may take "keep it to the bare result" for a wish to see each step. The model, which read these words in the
 conversation, gave the bare result, and its user was content. So the accepted reply shows what the correction meant.
 Compared with the answer to the corrected request it is much likelier in the conversation, and it should be likelier
-with the hint, too. How many misheard hints this finds is measured in docs/decisions/0049-what-was-accepted.md.
+with the hint, too. If it is not, the user's own words are the better hint: with them in the hint's place the accepted
+reply is about as likely as in the conversation. Measured in docs/decisions/0049-what-was-accepted.md.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from openclaw_rl.core.hint import PlacedHint, last_user_index
+from openclaw_rl.core.hint import Hint, HintSource, PlacedHint, last_user_index
 from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.next_state import NextState
 from openclaw_rl.core.protocols import Engine, Renderer, TakesBack
+from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import EngineError
@@ -25,7 +29,9 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import JudgedTurn, TurnRow
 from openclaw_rl.teach.asking import reading, reply_logp
 from openclaw_rl.teach.assemble import bare_prompt
+from openclaw_rl.teach.demonstrate import Demonstrator
 from openclaw_rl.teach.in_use import HintsInUse
+from openclaw_rl.wording.likeness import is_general
 
 log = logging.getLogger(__name__)
 CHANGED_NATS = 4.0  # by which the conversation must make an accepted reply likelier, or it shows nothing
@@ -41,7 +47,8 @@ class MisheardHints:
     """Compares accepted replies with the hints of the corrections before them, and undoes what was misheard.
 
     A correction whose hints were all misheard teaches nothing. If a version was made from it, the one before is served
-    again where nothing else was learned since. Kept hints that were misheard are retired.
+    again where nothing else was learned since. Kept hints that were misheard are retired. The accepted reply is learned
+    from instead, with the user's own words as the hint. `own_words` returns what a user said after a reply.
     """
 
     store: Store
@@ -49,6 +56,8 @@ class MisheardHints:
     renderer: Renderer
     hints: HintsInUse | None = None
     publishing: TakesBack | None = None
+    own_words: Callable[[NextState], str] = lambda after: after.text
+    now: Callable[[], float] = time.time
     _examined: OrderedDict[str, None] = field(default_factory=OrderedDict)  # accepted turns
     _misheard: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # hints, by corrected turn
     _learned: dict[str, TurnRow] = field(default_factory=dict)  # to be taken back once it is served
@@ -83,45 +92,49 @@ class MisheardHints:
         left = tuple(hint for hint in row.verdict.hints if hint.text not in wrong)
         return replace(row, verdict=replace(row.verdict, hints=left)) if wrong else row
 
+    def words_of(self, corrected: TurnRow) -> str | None:
+        """What its user said of a turn whose hints were all misheard; None of any other turn.
+
+        Empty if it would mean nothing after another request.
+        """
+        hints = () if corrected.verdict is None else [hint.text for hint in corrected.verdict.hints]
+        wrong = self._misheard.get(corrected.turn.id, frozenset())
+        if corrected.reason is not DropReason.MISHEARD and not (wrong and wrong.issuperset(hints)):
+            return None
+        after = corrected.next_state
+        words = "" if after is None else self.own_words(after)
+        asked = " ".join(item.text for item in corrected.turn.messages)
+        return words if is_general(words, asked) else ""
+
+    async def taught(
+        self, found: Sample, corrected: Turn, known: Sequence[PlacedHint], base: Demonstrator
+    ) -> Sample | None:
+        """The sample of an accepted reply, with demonstrations on other requests if its hint is the user's own words.
+
+        That hint is kept like others. None if the base model cannot follow it.
+        """
+        row = await self.store.row(corrected.id)
+        words = None if row is None else self.words_of(row)
+        if not words or found.hints[0].text != words:
+            return found
+        sample = await base.elsewhere(corrected, known, found)
+        if not sample.hints:
+            return None
+        hint, why = Hint(words, source=HintSource.FOLLOWUP), "in its user's words"
+        await self.store.hints.adopt(corrected.user, hint, at_s=self.now(), turn=corrected.id, why=why)
+        return sample
+
     async def _look_back(self, accepted: Turn) -> None:
         parent = accepted.parent
         for _ in range(CORRECTED_MOST):
             row = None if parent is None else await self.store.row(parent)
             if row is None or row.verdict is None or row.verdict.score is None or row.verdict.score >= 0:
                 return
-            wrong = await self.not_meant(accepted, row.turn, [hint.text for hint in row.verdict.hints])
+            hints = [hint.text for hint in row.verdict.hints]
+            wrong = await not_meant(self.engine, self.renderer, accepted, row.turn, hints)
             if wrong:
                 await self._undo(row, wrong)
             parent = row.turn.parent
-
-    async def not_meant(self, accepted: Turn, corrected: Turn, hints: Sequence[str]) -> list[str]:
-        """Those of a correction's hints that a reply which was accepted after it does not follow.
-
-        None are known if the reply is the corrected one again or no answer to the request, if the conversation hardly
-        makes it likelier, if a tool is called, if the prompt has images or a grammar constrained the reply, and if the
-        engine is unavailable.
-        """
-        said, asked = accepted.completion.tokens, last_user_index(corrected.messages)
-        calls = accepted.reply.tool_calls or corrected.reply.tool_calls
-        if asked is None or calls or accepted.prompt.images or accepted.completion.forced:
-            return []
-        if said == corrected.completion.tokens or in_common(said, corrected.completion.tokens) < ANSWERS:
-            return []
-        try:
-            bare = await asyncio.to_thread(bare_prompt, corrected, self.renderer)
-            alone = sum(await reply_logp(self.engine, bare, said, BASE))
-            if sum(await reply_logp(self.engine, accepted.prompt, said, BASE)) - alone < CHANGED_NATS:
-                return []
-            found = []
-            for hint in hints:
-                hinted = await reading(self.renderer, corrected, [PlacedHint(asked, "", hint)])
-                if hinted is None:
-                    continue
-                if sum(await reply_logp(self.engine, hinted, said, BASE)) - alone < FOLLOWED_NATS:
-                    found.append(hint)
-        except EngineError:
-            return []
-        return found
 
     async def _undo(self, row: TurnRow, wrong: Sequence[str]) -> None:
         turn = row.turn
@@ -146,6 +159,38 @@ class MisheardHints:
         if await self.publishing.take_back(row.turn.user, row.turn.completion.version, wish, why=why):
             return True
         return not any(row.turn.id in candidate.turns for candidate in await self.store.candidates())
+
+
+async def not_meant(
+    engine: Engine, renderer: Renderer, accepted: Turn, corrected: Turn, hints: Sequence[str]
+) -> list[str]:
+    """Those of a correction's hints that a reply which was accepted after it does not follow.
+
+    None are known if the reply is the corrected one again or no answer to the request, if the conversation hardly
+    makes it likelier, if a tool is called, if the prompt has images or a grammar constrained the reply, and if the
+    engine is unavailable.
+    """
+    said, asked = accepted.completion.tokens, last_user_index(corrected.messages)
+    calls = accepted.reply.tool_calls or corrected.reply.tool_calls
+    if asked is None or calls or accepted.prompt.images or accepted.completion.forced:
+        return []
+    if said == corrected.completion.tokens or in_common(said, corrected.completion.tokens) < ANSWERS:
+        return []
+    try:
+        bare = await asyncio.to_thread(bare_prompt, corrected, renderer)
+        alone = sum(await reply_logp(engine, bare, said, BASE))
+        if sum(await reply_logp(engine, accepted.prompt, said, BASE)) - alone < CHANGED_NATS:
+            return []
+        found = []
+        for hint in hints:
+            hinted = await reading(renderer, corrected, [PlacedHint(asked, "", hint)])
+            if hinted is None:
+                continue
+            if sum(await reply_logp(engine, hinted, said, BASE)) - alone < FOLLOWED_NATS:
+                found.append(hint)
+    except EngineError:
+        return []
+    return found
 
 
 def is_accepted(row: JudgedTurn) -> bool:

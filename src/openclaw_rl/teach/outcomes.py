@@ -31,9 +31,9 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.tables.episodes import EpisodeRow, GroupKey, StepRow
 from openclaw_rl.teach.admit import unfitness
 from openclaw_rl.teach.assemble import sample_of
+from openclaw_rl.teach.rules import LearningRules
 from openclaw_rl.teach.settings import EpisodeSettings, StepGrouping
 from openclaw_rl.teach.situations import Situation, neighbours, situation_of
-from openclaw_rl.teach.stage import LearningRules
 
 log = logging.getLogger(__name__)
 POLL_S = 5.0  # groups are checked at least this often, because some only wait for time to pass

@@ -13,21 +13,18 @@ from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer, TakesBack
-from openclaw_rl.core.sample import Sample, Wants, teaches
-from openclaw_rl.core.scope import Scopes, trained_scopes
+from openclaw_rl.core.sample import Sample, teaches
+from openclaw_rl.core.scope import trained_scopes
 from openclaw_rl.core.stage import StageReport
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.rows import JudgedTurn
+from openclaw_rl.store.rows import JudgedTurn, TurnRow
 from openclaw_rl.teach.admit import admission, has_signal, refusal
 from openclaw_rl.teach.assemble import bare_prompt, ema_baseline, not_about, others, sample_of
-from openclaw_rl.teach.demonstrate import Assembled, Demonstrator
+from openclaw_rl.teach.demonstrate import Assembled
 from openclaw_rl.teach.floods import DailyCounts
-from openclaw_rl.teach.in_use import HintsInUse
 from openclaw_rl.teach.in_vain import CorrectionMonitor
-from openclaw_rl.teach.misheard import MisheardHints
-from openclaw_rl.teach.probes import Prober
-from openclaw_rl.teach.redone import Hindsight
+from openclaw_rl.teach.rules import LearningRules, Teacher
 from openclaw_rl.teach.settings import Baseline, TeachSettings
 from openclaw_rl.teach.status import TeachStatus, teach_findings
 
@@ -41,42 +38,12 @@ AGAINST_KEPT = 10_000  # pairs of a rehearsal sample and a hint for which it is 
 CORRECTED_MOST = 8  # corrections of one request that are examined
 
 
-@dataclass(frozen=True, slots=True)
-class LearningRules:
-    """What decides whether a judged turn becomes a sample, independent of its content.
-
-    `weights_learn` is False if hints are only put into prompts. `may_teach` returns whether a turn's user has the right
-    to teach; None if everybody has.
-    """
-
-    wants: Wants
-    scopes: Scopes = Scopes.SHARED
-    max_sample_tokens: int = 32768
-    weights_learn: bool = True
-    may_teach: Callable[[Turn], bool] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Teacher:
-    """The models that are asked about a judged turn before it becomes a sample; None for no model.
-
-    `served` asks the served weights for replies to the prompt without hints. `base` asks the base model for replies
-    given the hint of a correction. `hindsight` asks the base model about a reply that was accepted after a correction.
-    `hints` are the user's kept hints, which a teacher reads in addition to the turn's own.
-    """
-
-    served: Prober | None = None
-    base: Demonstrator | None = None
-    hindsight: Hindsight | None = None
-    hints: HintsInUse | None = None
-
-
 @dataclass(slots=True)
 class TeachStage:
     """Makes samples of judged turns, or drops them with a reason.
 
-    `publishing` serves an earlier version again if what was learned from a user since then had no effect. `misheard`
-    finds hints that users did not mean. Asking a teacher takes seconds, or minutes while the engine is busy serving.
+    `publishing` serves an earlier version again if what was learned from a user since then had no effect. Asking a
+    teacher takes seconds, or minutes while the engine is busy serving.
     """
 
     store: Store
@@ -85,7 +52,6 @@ class TeachStage:
     rules: LearningRules
     teacher: Teacher = field(default_factory=Teacher)
     publishing: TakesBack | None = None
-    misheard: MisheardHints | None = None
     clock: Callable[[], float] = time.monotonic
     floods: DailyCounts | None = None  # made from the settings if none is given
     looking_at: int = 0  # judged turns that are being examined
@@ -152,8 +118,8 @@ class TeachStage:
             self.teacher.served.let_go()
         if self.teacher.base is not None:
             self.teacher.base.let_go()
-        if self.misheard is not None:
-            self.misheard.let_go()
+        if self.teacher.misheard is not None:
+            self.teacher.misheard.let_go()
 
     async def once(self) -> bool:
         """Makes samples of the turns that can be decided now, or drops them; True if anything changed or more is left.
@@ -214,7 +180,7 @@ class TeachStage:
 
     async def _decide(self, rows: Sequence[JudgedTurn], until_s: float) -> tuple[bool, bool]:
         """Whether anything was admitted or dropped, and whether all rows were examined before the time was up."""
-        rows, misheard = (rows, {}) if self.misheard is None else await self.misheard.sifted(rows)
+        rows, misheard = (rows, {}) if self.teacher.misheard is None else await self.teacher.misheard.sifted(rows)
         refused = {row.turn.id: reason for row in rows if (reason := self._refusal(row)) is not None} | misheard
         for found in self._in_vain.found():
             log.warning("corrections without effect user=%s since version=%s: %s", found.user, found.since, found.why)
@@ -315,21 +281,35 @@ class TeachStage:
         first, hints, parent = None, list[str](), row.turn.parent
         for _ in range(CORRECTED_MOST):
             before = None if parent is None else await self.store.row(parent)
-            if before is None or before.verdict is None or before.reason is not DropReason.UNHEEDED:
+            said = () if before is None else self._meant_by(before)
+            if before is None or not said:
                 break
             first, parent = before.turn, before.turn.parent
-            hints += [hint.text for hint in before.verdict.hints if hint.text not in hints]
+            hints += [text for text in said if text not in hints]
         if first is None:
             return False
         bare = await asyncio.to_thread(bare_prompt, first, self.renderer)
         sample = await (await self._assembled(row, None))(())
         known = not_about(await self._known(first), hints)
         found = await self.teacher.hindsight.redone(row.turn, first, bare, hints, sample, known=known)
+        if found is not None and self.teacher.misheard is not None and self.teacher.base is not None:
+            found = await self.teacher.misheard.taught(found, first, known, self.teacher.base)
         if found is None:
             return False
         own = None if self.teacher.served is None else await self.teacher.served.reply(row.turn, bare)
         await self._ready(replace(found, own=own), row.turn)
         return True
+
+    def _meant_by(self, corrected: TurnRow) -> Sequence[str]:
+        """The hints that may explain what was accepted after a correction from which nothing is learned itself.
+
+        If its hints were misheard, they are its user's own words. Empty if it is learned from.
+        """
+        words = None if self.teacher.misheard is None else self.teacher.misheard.words_of(corrected)
+        if words is not None:
+            return [words] if words else []
+        is_unheeded = corrected.verdict is not None and corrected.reason is DropReason.UNHEEDED
+        return [hint.text for hint in corrected.verdict.hints] if corrected.verdict and is_unheeded else []
 
     async def _rehearse(self, sample: Sample, turn: Turn) -> None:
         """Makes a reply that has nothing left to teach a rehearsal sample; drops it if its session has a sample."""
