@@ -1,10 +1,11 @@
 """Does what a user accepted show which hints they did not mean, and never that they did not mean the right one?
 
 On models and users of bench-transfer: the base model's reply to a problem is corrected in each of the user's wordings,
-and answered again three times by the base model in that conversation. What keeps to the wish then, its user accepts.
-Each is compared with the right hint and with those of seven other wishes (`teach/misheard.py`), those for the same part
-of a reply counted apart. "Accepted out of politeness" are the others, had their users been content with them: there
-the right hint should not be taken for misheard either, but is. The last line is one line of JSON.
+and answered again three times by the base model in that conversation. What is right and keeps to the wish then, its
+user accepts. Each is compared with the right hint, with the user's own words as a hint, and with the hints of other
+wishes (`teach/misheard.py`), those for the same part of a reply counted apart. "Accepted out of politeness" are all
+other replies, had their users been content with them: there the right hint should not be taken for misheard either,
+but is. The last line is one line of JSON.
 """
 
 from __future__ import annotations
@@ -62,13 +63,14 @@ async def looked_at(ground: Ground, user: Visitor, number: int, words: str) -> C
     others = {hint_for(wish): wish.place for wish in WISHES if wish != user.want}
     for seed in range(AGAIN):
         again = await redone(ground, corrected, words, seed)
-        wrong = await not_meant(ground.engine, ground.renderer, again, corrected, [right, *others])
-        if not user.ground.holds(again.reply.text, user.want):
+        wrong = await not_meant(ground.engine, ground.renderer, again, corrected, [right, words, *others])
+        if not (user.ground.holds(again.reply.text, user.want) and errand.check(again.reply.text).right):
             found["accepted out of politeness"] += 1
             found["right hint misheard then"] += right in wrong
             continue
         found["accepted"] += 1
         found["right hint misheard"] += right in wrong
+        found["own words misheard"] += words in wrong
         for hint, place in others.items():
             kind = "of the same part" if place is user.want.place else "of another part"
             found[f"wrong hint {kind}"] += 1
