@@ -11,7 +11,7 @@ from train_doubles import Following, HintRenderer, next_of, session, turn, verdi
 from train_flow import Flow, flowing
 
 from openclaw_rl.core.completion import Completion, Finish, Scores
-from openclaw_rl.core.hint import Carry, Hint
+from openclaw_rl.core.hint import Carry, Hint, HintSource
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import ToolCall
 from openclaw_rl.core.prompt import Prompt
@@ -71,9 +71,11 @@ class Talk:
     base: Base
     publishing: Publishing
 
-    async def corrected(self, *hints: str, name: str = "first", parent: str | None = None) -> None:
+    async def corrected(
+        self, *hints: str, name: str = "first", parent: str | None = None, source: HintSource = HintSource.JUDGE
+    ) -> None:
         await self._served(replace(turn(name), parent=parent, completion=_completion(FIRST)))
-        said = replace(verdict(name, -1), hints=tuple(map(Hint, hints)))
+        said = replace(verdict(name, -1), hints=tuple(Hint(text, source) for text in hints))
         assert await self.flow.store.judge(said, keep=Hint(hints[0]))
 
     async def accepted(self, name: str = "good", parent: str = "first", score: int = 1) -> None:
@@ -146,6 +148,14 @@ async def test_of_several_hints_those_are_left_that_were_meant(talk: Talk) -> No
     await talk.flow.teach.once()
     (sample,) = await talk.flow.store.ready(limit=9)
     assert [hint.text for hint in sample.hints] == [SHORT]
+
+
+@pytest.mark.parametrize("source", [HintSource.OWNER, HintSource.FOLLOWUP])
+async def test_what_somebody_wrote_is_not_misheard(talk: Talk, source: HintSource) -> None:
+    await talk.corrected(LONG, source=source)
+    await talk.accepted()
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is State.READY
 
 
 async def test_each_correction_before_the_accepted_reply_is_compared_with_it(talk: Talk) -> None:

@@ -23,12 +23,12 @@ from openclaw_rl.teach.demonstrate import Demonstrator
 from openclaw_rl.teach.elsewhere import OtherRequests
 from openclaw_rl.teach.in_use import HintsInUse
 from openclaw_rl.teach.made_up import Opening
-from openclaw_rl.teach.misheard import MisheardHints
+from openclaw_rl.teach.misheard import CORRECTED_MOST, MisheardHints
 from openclaw_rl.teach.outcomes import OutcomeStage
 from openclaw_rl.teach.probes import Prober
 from openclaw_rl.teach.redone import Hindsight
 from openclaw_rl.teach.rules import LearningRules, Teacher
-from openclaw_rl.teach.stage import CORRECTED_MOST, TeachStage
+from openclaw_rl.teach.stage import TeachStage
 from openclaw_rl.trainers.settings import TeacherKind
 
 EARLIER = 200  # this many of a user's turns are searched for other requests

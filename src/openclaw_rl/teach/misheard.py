@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from openclaw_rl.core.finding import many
 from openclaw_rl.core.hint import Hint, HintSource, PlacedHint, last_user_index
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.next_state import NextState
@@ -29,15 +30,14 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import JudgedTurn, TurnRow
 from openclaw_rl.teach.asking import reading, reply_logp
 from openclaw_rl.teach.assemble import bare_prompt
-from openclaw_rl.teach.demonstrate import Demonstrator
+from openclaw_rl.teach.demonstrate import FOLLOWED_NATS, Demonstrator
 from openclaw_rl.teach.in_use import HintsInUse
 from openclaw_rl.wording.likeness import is_general
 
 log = logging.getLogger(__name__)
 CHANGED_NATS = 4.0  # by which the conversation must make an accepted reply likelier, or it shows nothing
-FOLLOWED_NATS = 2.0  # by which a hint makes a reply likelier, at least, if the reply follows it
 ANSWERS = 0.2  # share of tokens in common with the corrected reply, at least: else it may be a mere "You are welcome."
-CORRECTED_MOST = 8  # corrections before an accepted reply that are examined
+CORRECTED_MOST = 8  # corrections of one request that are examined
 HELD = 10_000  # turns that are remembered
 Value = TypeVar("Value")
 
@@ -46,9 +46,10 @@ Value = TypeVar("Value")
 class MisheardHints:
     """Compares accepted replies with the hints of the corrections before them, and undoes what was misheard.
 
-    A correction whose hints were all misheard teaches nothing. If a version was made from it, the one before is served
-    again where nothing else was learned since. Kept hints that were misheard are retired. The accepted reply is learned
-    from instead, with the user's own words as the hint. `own_words` returns what a user said after a reply.
+    Only a judge's hints are compared, not what a user or an owner wrote. A correction whose hints were all misheard
+    teaches nothing. If a version was made from it, the one before is served again where nothing else was learned since.
+    Kept hints that were misheard are retired. The accepted reply is learned from instead, with the user's own words as
+    the hint. `own_words` returns what a user said after a reply.
     """
 
     store: Store
@@ -130,7 +131,7 @@ class MisheardHints:
             row = None if parent is None else await self.store.row(parent)
             if row is None or row.verdict is None or row.verdict.score is None or row.verdict.score >= 0:
                 return
-            hints = [hint.text for hint in row.verdict.hints]
+            hints = [hint.text for hint in row.verdict.hints if hint.source is HintSource.JUDGE]
             wrong = await not_meant(self.engine, self.renderer, accepted, row.turn, hints)
             if wrong:
                 await self._undo(row, wrong)
@@ -139,7 +140,7 @@ class MisheardHints:
     async def _undo(self, row: TurnRow, wrong: Sequence[str]) -> None:
         turn = row.turn
         _remember(self._misheard, turn.id, frozenset(wrong))
-        log.warning("misheard turn=%s: %d hints that what was accepted does not follow", turn.id, len(wrong))
+        log.warning("misheard turn=%s: what was accepted does not follow %s", turn.id, many(len(wrong), "hint"))
         if self.hints is not None:
             await self.hints.misheard(turn, wrong)
         if row.verdict is None or any(hint.text not in wrong for hint in row.verdict.hints):

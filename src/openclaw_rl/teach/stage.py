@@ -24,6 +24,7 @@ from openclaw_rl.teach.assemble import bare_prompt, ema_baseline, not_about, oth
 from openclaw_rl.teach.demonstrate import Assembled
 from openclaw_rl.teach.floods import DailyCounts
 from openclaw_rl.teach.in_vain import CorrectionMonitor
+from openclaw_rl.teach.misheard import CORRECTED_MOST
 from openclaw_rl.teach.rules import LearningRules, Teacher
 from openclaw_rl.teach.settings import Baseline, TeachSettings
 from openclaw_rl.teach.status import TeachStatus, teach_findings
@@ -35,7 +36,6 @@ POLL_S = 2.0
 LOOK_AGAIN = 200  # rounds after which all turns that wait are examined again
 RECENT_REWARDS = 50
 AGAINST_KEPT = 10_000  # pairs of a rehearsal sample and a hint for which it is remembered whether they disagree
-CORRECTED_MOST = 8  # corrections of one request that are examined
 
 
 @dataclass(slots=True)
