@@ -236,6 +236,29 @@ async def test_what_was_accepted_is_learned_with_its_users_own_words_as_the_hint
         assert kept == [] and not any(one.is_taught for one in ready)
 
 
+async def test_what_a_version_learned_from_it_is_told_in_those_words(talk: Talk) -> None:
+    talk.base.hinted[WORDS] = -2.0
+    talk.flow.asks(base=Teaching(()), hindsight=Hindsight(talk.base, HintRenderer()))  # type: ignore[arg-type]
+    await talk.corrected(LONG)
+    await talk.accepted()
+    await talk.flow.store.end_session("s1", why="done", at_s=9.0)
+    while await talk.flow.once():
+        pass
+    talk.flow.now_s += 100.0
+    while await talk.flow.once():
+        pass
+    assert await talk.flow.state("good") is State.TRAINED
+    effects = talk.flow.store.effects
+    assert {name: lesson.hints for name, lesson in (await effects.lessons(["good", "first"])).items()} == {
+        "good": (WORDS,),
+        "first": (LONG,),
+    }
+    (candidate,) = await talk.flow.store.candidates()
+    await talk.flow.pass_gate(candidate.version)
+    (wish,) = await effects.taught()
+    assert (wish.hint, wish.words, wish.turns) == (WORDS, WORDS, ("good",))
+
+
 async def test_words_that_mean_nothing_in_another_task_are_no_hint(talk: Talk) -> None:
     misheard = talk.flow.teach.teacher.misheard
     assert misheard is not None

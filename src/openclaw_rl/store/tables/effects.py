@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from openclaw_rl.core.next_state import NextStateSource
 from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.core.version import PolicyVersion, parse_version
 from openclaw_rl.store.codec import plain
 from openclaw_rl.store.rows import VersionRow, VersionStatus
@@ -73,7 +74,7 @@ class EffectBook:
         def read(sql: sqlite3.Connection) -> dict[str, TurnLesson]:
             found = {turn: ledger.verdict_of(sql, turn) for turn in turns}
             return {
-                turn: TurnLesson(tuple(hint.text for hint in verdict.hints), verdict.score, _is_step(sql, turn))
+                turn: TurnLesson(_hints_of(sql, turn, verdict), verdict.score, _is_step(sql, turn))
                 for turn, verdict in found.items()
                 if verdict is not None
             }
@@ -98,6 +99,19 @@ class EffectBook:
     async def asked_twice(self, *, most: int = 300) -> tuple[int, int]:
         """Of the newest corrections, how many ask for what their user had asked for before; and of how many."""
         return await self._reader.do(lambda sql: asked_twice(sql, most=most))
+
+
+def _hints_of(sql: sqlite3.Connection, turn: str, verdict: Verdict) -> tuple[str, ...]:
+    """What a turn teaches in words: its verdict's hints, or those that an accepted reply is learned with."""
+    if verdict.hints or verdict.score is None or verdict.score < 0:
+        return tuple(hint.text for hint in verdict.hints)
+    is_lesson = sql.execute("SELECT 1 FROM samples WHERE turn = ? AND kind IS NULL", (plain(turn),)).fetchone()
+    return tuple(
+        hint.text
+        for sample in (samples_of(sql, [turn]) if is_lesson else ())
+        if sample.is_taught and sample.score is None
+        for hint in sample.hints
+    )
 
 
 def _is_step(sql: sqlite3.Connection, turn: str) -> bool:
@@ -197,12 +211,13 @@ def _affordable(rows: Sequence[VersionRow]) -> list[VersionRow]:
 
 def _wish(sql: sqlite3.Connection, turn: str, row: VersionRow) -> TaughtWish | None:
     verdict = ledger.verdict_of(sql, turn)
-    if verdict is None or not verdict.hints:
+    hints = () if verdict is None else _hints_of(sql, turn, verdict)
+    if verdict is None or not hints:
         return None
     owner = sql.execute("SELECT user FROM turns WHERE id = ?", (plain(turn),)).fetchone()
-    after = ledger.next_state_of(sql, turn)
-    said = after.text if after is not None and after.source is NextStateSource.USER else verdict.hints[0].text
-    return TaughtWish(str(owner[0]), verdict.hints[0].text, said, row.made_s, row.version, (turn,))
+    after = ledger.next_state_of(sql, turn) if verdict.hints else None  # after an accepted reply come thanks
+    said = after.text if after is not None and after.source is NextStateSource.USER else hints[0]
+    return TaughtWish(str(owner[0]), hints[0], said, row.made_s, row.version, (turn,))
 
 
 def _with_since(sql: sqlite3.Connection, wish: TaughtWish) -> TaughtWish:
