@@ -308,8 +308,9 @@ class TeachStage:
         words = None if self.teacher.misheard is None else self.teacher.misheard.words_of(corrected)
         if words is not None:
             return [words] if words else []
-        is_unheeded = corrected.verdict is not None and corrected.reason is DropReason.UNHEEDED
-        return [hint.text for hint in corrected.verdict.hints] if corrected.verdict and is_unheeded else []
+        if corrected.verdict is None or corrected.reason is not DropReason.UNHEEDED:
+            return []
+        return [hint.text for hint in corrected.verdict.hints]
 
     async def _rehearse(self, sample: Sample, turn: Turn) -> None:
         """Makes a reply that has nothing left to teach a rehearsal sample; drops it if its session has a sample."""
