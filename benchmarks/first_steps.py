@@ -12,7 +12,7 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from benchmarks.transfer_users import BUNDLED, MODELS, Visitor, hint_for, strang
 from openclaw_rl.core.adapter import Adapter, digest_of_folder
 from openclaw_rl.core.completion import Finish, completion_of
 from openclaw_rl.core.hint import Hint, PlacedHint, with_hints
-from openclaw_rl.core.message import Json, Message, Role, Tool, message
+from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.sampling import Sampling
@@ -33,12 +33,12 @@ from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.evals.learning import FIRST_HELD_OUT
 from openclaw_rl.render.renderer import ChatRenderer
-from openclaw_rl.render.template import read_template, user_opening
+from openclaw_rl.render.template import read_template
 from openclaw_rl.teach.assemble import sample_of
 from openclaw_rl.teach.contradictions import ContentCheck
 from openclaw_rl.teach.demonstrate import Demonstrator
 from openclaw_rl.teach.elsewhere import WARMTH, OtherRequests
-from openclaw_rl.teach.made_up import Opening
+from openclaw_rl.teach.made_up import opens_of
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.tiny import world as bundled
 from openclaw_rl.trainers.lora import LoraTrainer
@@ -65,13 +65,16 @@ class Ground:
 
     async def turn(self, asked: str, seed: int) -> Turn:
         """The base model's answer to this request."""
-        prompt = self.prompt(asked)
-        sampling = Sampling(max_tokens=LONGEST, temperature=TEMPERATURE, seed=seed, stop_ids=self.ends)
+        return await self.answer("t", (message(Role.USER, asked),), seed, TEMPERATURE)
+
+    async def answer(self, name: str, said: tuple[Message, ...], seed: int, temperature: float) -> Turn:
+        """The base model's answer to these messages, as a turn of that name."""
+        prompt = self.renderer.prompt(said, (), None)
+        sampling = Sampling(max_tokens=LONGEST, temperature=temperature, seed=seed, stop_ids=self.ends)
         sampled = [item async for item in self.engine.generate(prompt, sampling, BASE)]
         reply, _ = self.renderer.decode([item.token for item in sampled])
         completion = completion_of(sampled, BASE, sampled[-1].finish or Finish.STOP)
-        said = (message(Role.USER, asked),)
-        return Turn("t", "s", "ann", "main", TurnKind.MAIN, "m", said, (), prompt, completion, reply, 1.0)
+        return Turn(name, "s", "ann", "main", TurnKind.MAIN, "m", said, (), prompt, completion, reply, 1.0)
 
     async def shares(
         self, user: Visitor, version: PolicyVersion, problems: int, *, hint: str = ""
@@ -134,16 +137,10 @@ async def demonstrated(
     async def assembled(known: Sequence[PlacedHint]) -> Sample:
         return sample_of(turn, verdict, renderer, baseline=None, max_tokens=8192, known=known)
 
-    def opens(before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Opening | None:
-        found = user_opening(renderer.template, before, tools, options)
-        if found is None:
-            return None
-        return Opening(found.ids, found.end, renderer.table.text, lambda words: renderer.encode(found.blanks + words))
-
     settings = TeachSettings(other_requests=others)
     parts = (ground.engine, current, renderer, ground.ends, settings)
     elsewhere = OtherRequests(
-        ground.engine, renderer, ground.ends, settings, earlier, wished, answered, opens, warmth=warmth
+        ground.engine, renderer, ground.ends, settings, earlier, wished, answered, opens_of(renderer), warmth=warmth
     )
     return await Demonstrator(*parts, elsewhere).demonstrated(turn, turn.prompt, (), assembled)
 

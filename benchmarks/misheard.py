@@ -13,18 +13,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
-from benchmarks.first_steps import LONGEST, Ground
+from benchmarks.first_steps import Ground
 from benchmarks.transfer import folder_of
 from benchmarks.transfer_users import BUNDLED, MODELS, Visitor, hint_for, said_in, users_of
-from openclaw_rl.core.completion import Finish, completion_of
 from openclaw_rl.core.hint import told_after
-from openclaw_rl.core.sampling import Sampling
-from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.version import BASE
 from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.evals.learning import FIRST_HELD_OUT
@@ -41,17 +36,6 @@ WISHES = (
 )  # fmt: skip
 
 
-async def redone(ground: Ground, corrected: Turn, words: str, seed: int) -> Turn:
-    """The base model's reply to a correction in these words."""
-    told = told_after(corrected.messages, corrected.reply, [words])
-    prompt = ground.renderer.prompt(told, (), None)
-    sampling = Sampling(max_tokens=LONGEST, temperature=1.0, seed=seed, stop_ids=ground.ends)
-    said = [item async for item in ground.engine.generate(prompt, sampling, BASE)]
-    reply, _ = ground.renderer.decode([item.token for item in said])
-    completion = completion_of(said, BASE, said[-1].finish or Finish.STOP)
-    return replace(corrected, id="r", messages=told, prompt=prompt, completion=completion, reply=reply, parent="t")
-
-
 async def looked_at(ground: Ground, user: Visitor, number: int, words: str) -> Counter[str]:
     """One problem and one wording."""
     found = Counter[str]()
@@ -62,7 +46,8 @@ async def looked_at(ground: Ground, user: Visitor, number: int, words: str) -> C
     right = hint_for(user.want)
     others = {hint_for(wish): wish.place for wish in WISHES if wish != user.want}
     for seed in range(AGAIN):
-        again = await redone(ground, corrected, words, seed)
+        told = told_after(corrected.messages, corrected.reply, [words])
+        again = await ground.answer("again", told, seed, temperature=1.0)
         wrong = await not_meant(ground.engine, ground.renderer, again, corrected, [right, words, *others])
         if not (user.ground.holds(again.reply.text, user.want) and errand.check(again.reply.text).right):
             found["accepted out of politeness"] += 1

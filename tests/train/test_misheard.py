@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from openclaw_rl.core.sample import Sample, Wants
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
+from openclaw_rl.store.tables.lessons import Refusal
 from openclaw_rl.teach.in_use import MISHEARD, HintsInUse
 from openclaw_rl.teach.misheard import MisheardHints, in_common, not_meant
 from openclaw_rl.teach.redone import Hindsight
@@ -55,11 +56,14 @@ class Publishing:
     """Takes versions back, once it says so."""
 
     takes: bool = True
+    passes: Callable[[], Awaitable[None]] | None = None  # what the gate does meanwhile
     asked: list[tuple[str, PolicyVersion, tuple[str, ...]]] = field(default_factory=list)
 
     async def take_back(self, user: str, version: PolicyVersion, wish: Sequence[str] = (), *, why: str = "") -> bool:
         assert "misheard" in why
         self.asked.append((user, version, tuple(wish)))
+        if self.passes is not None:
+            await self.passes()
         return self.takes
 
 
@@ -167,6 +171,14 @@ async def test_each_correction_before_the_accepted_reply_is_compared_with_it(tal
     assert await talk.flow.state("again") is State.READY
 
 
+async def test_a_sample_stays_if_one_of_its_corrections_hints_was_meant(talk: Talk) -> None:
+    await talk.corrected(LONG, SHORT)
+    await talk.flow.teach.once()
+    await talk.accepted()
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is State.READY
+
+
 async def test_a_sample_that_waits_for_a_step_is_taken_out(talk: Talk) -> None:
     await talk.corrected(LONG)
     await talk.flow.teach.once()
@@ -179,12 +191,7 @@ async def test_a_sample_that_waits_for_a_step_is_taken_out(talk: Talk) -> None:
 
 async def test_a_version_that_learned_it_is_taken_back_as_soon_as_it_is_served(talk: Talk) -> None:
     talk.publishing.takes = False
-    await talk.corrected(LONG)
-    await talk.flow.once()
-    talk.flow.now_s += 100.0
-    while await talk.flow.once():
-        pass
-    assert await talk.flow.state("first") is State.TRAINED
+    await learned(talk)
     await talk.accepted()
     await talk.flow.teach.once()
     await talk.flow.teach.once()
@@ -264,14 +271,50 @@ async def test_words_that_mean_nothing_in_another_task_are_no_hint(talk: Talk) -
     assert misheard is not None
     await talk.corrected(LONG)
     row = await talk.flow.store.row("first")
-    assert row is not None and misheard.words_of(row) is None  # not misheard, as far as is known
+    assert row is not None and not misheard.is_misheard(row)  # as far as is known
     await talk.accepted()
     await talk.flow.teach.once()
     row = await talk.flow.store.row("first")
     misheard.let_go()  # as after a restart
-    assert row is not None and misheard.words_of(row) == WORDS
-    misheard.own_words = lambda after: "The right answer is 14."
-    assert misheard.words_of(row) == ""
+    assert row is not None and misheard.is_misheard(row)
+    assert misheard.meant(row) == (Hint(WORDS, HintSource.FOLLOWUP),)
+    misheard.own_words = lambda after: Hint("The right answer is 14.", HintSource.FOLLOWUP)
+    assert misheard.meant(row) == ()
+
+
+async def test_a_version_that_is_served_while_it_is_taken_back_is_not_left_out(talk: Talk) -> None:
+    await learned(talk)
+    await talk.accepted()
+    (candidate,) = await talk.flow.store.candidates()
+    talk.publishing.passes = lambda: talk.flow.pass_gate(candidate.version)  # right after it was looked for in vain
+    talk.publishing.takes = False
+    await talk.flow.teach.once()
+    assert len(talk.publishing.asked) == 1
+    talk.publishing.takes, talk.publishing.passes = True, None
+    await talk.flow.teach.once()
+    assert len(talk.publishing.asked) == 2
+
+
+async def test_a_sample_that_a_refused_version_gave_back_is_not_learned_again(talk: Talk) -> None:
+    talk.publishing.takes = False
+    await learned(talk)
+    await talk.accepted()
+    await talk.flow.teach.once()
+    (candidate,) = await talk.flow.store.candidates()
+    refusal = Refusal("too far", {}, most=2, is_counted=True)
+    await talk.flow.store.refusals.refuse(candidate.version, refusal)
+    assert await talk.flow.state("first") is State.READY
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is DropReason.MISHEARD
+
+
+async def learned(talk: Talk) -> None:
+    await talk.corrected(LONG)
+    await talk.flow.once()
+    talk.flow.now_s += 100.0
+    while await talk.flow.once():
+        pass
+    assert await talk.flow.state("first") is State.TRAINED
 
 
 async def test_other_replies_show_nothing() -> None:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from openclaw_rl.config import Config
-from openclaw_rl.core.message import Json, Message, Tool
-from openclaw_rl.core.next_state import NextState, NextStateSource
+from openclaw_rl.core.message import Message
+from openclaw_rl.core.next_state import NextStateSource
 from openclaw_rl.core.protocols import Engine, Judge, TakesBack
 from openclaw_rl.core.scope import Owner, own_scope, scope_of
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.judge.llm import LlmJudge
-from openclaw_rl.judge.signals import owner_messages
+from openclaw_rl.judge.signals import followup_hint
 from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.render.renderer import ChatRenderer
-from openclaw_rl.render.template import user_opening
 from openclaw_rl.store.db import Store
 from openclaw_rl.teach.bridge import BridgeStage
 from openclaw_rl.teach.demonstrate import Demonstrator
 from openclaw_rl.teach.elsewhere import OtherRequests
 from openclaw_rl.teach.in_use import HintsInUse
-from openclaw_rl.teach.made_up import Opening
+from openclaw_rl.teach.made_up import opens_of
 from openclaw_rl.teach.misheard import CORRECTED_MOST, MisheardHints
 from openclaw_rl.teach.outcomes import OutcomeStage
 from openclaw_rl.teach.probes import Prober
@@ -59,14 +58,9 @@ def teach_stage_of(
         others = _other_requests(bridge, renderer)
         base = Demonstrator(prober.engine, prober.current, renderer, prober.stop_ids, config.teach, others)
         hindsight = Hindsight(prober.engine, renderer)
-        misheard = MisheardHints(bridge.store, prober.engine, renderer, bridge.hints, publishing, _own_words)
+        misheard = MisheardHints(bridge.store, prober.engine, renderer, bridge.hints, publishing, followup_hint)
     teacher = Teacher(prober, base, hindsight, misheard, bridge.hints)
     return TeachStage(bridge.store, renderer, config.teach, rules, teacher, publishing)
-
-
-def _own_words(after: NextState) -> str:
-    """What a user said after a reply, without what they quoted."""
-    return "\n".join(item.text for item in owner_messages(after)).strip()
 
 
 def outcome_stage_of(
@@ -103,14 +97,8 @@ def _other_requests(bridge: BridgeStage, renderer: ChatRenderer) -> OtherRequest
         next_state = None if row is None else row.next_state
         return next_state.messages if next_state is not None and next_state.source is NextStateSource.USER else ()
 
-    def opens(before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Opening | None:
-        found = user_opening(renderer.template, before, tools, options)
-        if found is None:
-            return None
-        return Opening(found.ids, found.end, renderer.table.text, lambda words: renderer.encode(found.blanks + words))
-
     ends, settings = prober.stop_ids, bridge.settings
-    return OtherRequests(prober.engine, renderer, ends, settings, earlier, wished, answered, opens)
+    return OtherRequests(prober.engine, renderer, ends, settings, earlier, wished, answered, opens_of(renderer))
 
 
 async def opening_of(store: Store, name: str | None) -> Turn | None:

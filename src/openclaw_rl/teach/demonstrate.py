@@ -105,7 +105,10 @@ class Demonstrator:
             return await assembled(known)
 
     async def elsewhere(self, turn: Turn, known: Sequence[PlacedHint], sample: Sample) -> Sample:
-        """As `_elsewhere`; the sample as given if the engine is unavailable."""
+        """The sample with demonstrations on other requests; without hints if the base model cannot follow its hint.
+
+        As given if the hint would not mean the same in another task, and if the engine is unavailable.
+        """
         try:
             return await self._elsewhere(turn, known, sample)
         except EngineError:

@@ -17,6 +17,8 @@ from openclaw_rl.core.protocols import Engine
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
+from openclaw_rl.render.renderer import ChatRenderer
+from openclaw_rl.render.template import user_opening
 from openclaw_rl.teach.asking import reply_logp, sampled_reply
 from openclaw_rl.wording.words import words_in
 
@@ -39,6 +41,18 @@ class Opening:
 
 
 Opens = Callable[[Sequence[Message], Sequence[Tool], Mapping[str, Json] | None], Opening | None]
+
+
+def opens_of(renderer: ChatRenderer) -> Opens:
+    """Finds the opening of a user's message as the model's template writes it."""
+
+    def opens(before: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Json] | None) -> Opening | None:
+        found = user_opening(renderer.template, before, tools, options)
+        if found is None:
+            return None
+        return Opening(found.ids, found.end, renderer.table.text, lambda words: renderer.encode(found.blanks + words))
+
+    return opens
 
 
 @dataclass(slots=True)

@@ -15,7 +15,6 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from openclaw_rl.core.finding import many
 from openclaw_rl.core.hint import Hint, HintSource, PlacedHint, last_user_index
@@ -39,7 +38,6 @@ CHANGED_NATS = 4.0  # by which the conversation must make an accepted reply like
 ANSWERS = 0.2  # share of tokens in common with the corrected reply, at least: else it may be a mere "You are welcome."
 CORRECTED_MOST = 8  # corrections of one request that are examined
 HELD = 10_000  # turns that are remembered
-Value = TypeVar("Value")
 
 
 @dataclass(slots=True)
@@ -49,7 +47,7 @@ class MisheardHints:
     Only a judge's hints are compared, not what a user or an owner wrote. A correction whose hints were all misheard
     teaches nothing. If a version was made from it, the one before is served again where nothing else was learned since.
     Kept hints that were misheard are retired. The accepted reply is learned from instead, with the user's own words as
-    the hint. `own_words` returns what a user said after a reply.
+    the hint: `own_words` makes it of what followed a reply, None if that says nothing.
     """
 
     store: Store
@@ -57,17 +55,17 @@ class MisheardHints:
     renderer: Renderer
     hints: HintsInUse | None = None
     publishing: TakesBack | None = None
-    own_words: Callable[[NextState], str] = lambda after: after.text
+    own_words: Callable[[NextState], Hint | None] = lambda after: Hint(after.text, HintSource.FOLLOWUP)
     now: Callable[[], float] = time.time
-    _examined: OrderedDict[str, None] = field(default_factory=OrderedDict)  # accepted turns
+    _examined: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # accepted turns; no hints
     _misheard: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # hints, by corrected turn
-    _learned: dict[str, TurnRow] = field(default_factory=dict)  # to be taken back once it is served
+    _undoing: set[str] = field(default_factory=set)  # turns whose sample or version is to be undone
 
     def let_go(self) -> None:
         """Removes what is remembered of turns, as after a restart."""
         self._examined.clear()
         self._misheard.clear()
-        self._learned.clear()
+        self._undoing.clear()
 
     async def sifted(self, rows: Sequence[JudgedTurn]) -> tuple[list[JudgedTurn], dict[str, DropReason]]:
         """The turns without hints known to be misheard, and those of them that have no other hints, to be dropped.
@@ -76,11 +74,11 @@ class MisheardHints:
         """
         for row in rows:
             if row.turn.id not in self._examined and is_accepted(row):
-                _remember(self._examined, row.turn.id, None)
+                _remember(self._examined, row.turn.id, frozenset())
                 await self._look_back(row.turn)
-        for name, learned in list(self._learned.items()):
-            if await self._is_undone(learned):
-                del self._learned[name]
+        for name in tuple(self._undoing):
+            if await self._is_undone(name):
+                self._undoing.discard(name)
         heard = [self._heard(row) for row in rows]
         pairs = zip(rows, heard, strict=True)
         dropped = {
@@ -93,35 +91,29 @@ class MisheardHints:
         left = tuple(hint for hint in row.verdict.hints if hint.text not in wrong)
         return replace(row, verdict=replace(row.verdict, hints=left)) if wrong else row
 
-    def words_of(self, corrected: TurnRow) -> str | None:
-        """What its user said of a turn whose hints were all misheard; None of any other turn.
-
-        Empty if it would mean nothing after another request.
-        """
+    def is_misheard(self, corrected: TurnRow) -> bool:
+        """Whether all hints of a correction are known to be misheard."""
         hints = () if corrected.verdict is None else [hint.text for hint in corrected.verdict.hints]
         wrong = self._misheard.get(corrected.turn.id, frozenset())
-        if corrected.reason is not DropReason.MISHEARD and not (wrong and wrong.issuperset(hints)):
-            return None
-        after = corrected.next_state
-        words = "" if after is None else self.own_words(after)
+        return corrected.reason is DropReason.MISHEARD or (bool(wrong) and wrong.issuperset(hints))
+
+    def meant(self, corrected: TurnRow) -> Sequence[Hint]:
+        """The hint in its user's own words; none if it would mean nothing after another request."""
+        said = None if corrected.next_state is None else self.own_words(corrected.next_state)
         asked = " ".join(item.text for item in corrected.turn.messages)
-        return words if is_general(words, asked) else ""
+        return () if said is None or not is_general(said.text, asked) else (said,)
 
     async def taught(
-        self, found: Sample, corrected: Turn, known: Sequence[PlacedHint], base: Demonstrator
+        self, found: Sample, hint: Hint, corrected: Turn, known: Sequence[PlacedHint], base: Demonstrator
     ) -> Sample | None:
-        """The sample of an accepted reply, with demonstrations on other requests if its hint is the user's own words.
+        """The sample of an accepted reply with demonstrations on other requests, given the hint in its user's words.
 
-        That hint is kept like others. None if the base model cannot follow it.
+        The hint is kept like others. None if the base model cannot follow it.
         """
-        row = await self.store.row(corrected.id)
-        words = None if row is None else self.words_of(row)
-        if not words or found.hints[0].text != words:
-            return found
         sample = await base.elsewhere(corrected, known, found)
         if not sample.hints:
             return None
-        hint, why = Hint(words, source=HintSource.FOLLOWUP), "in its user's words"
+        why = "in its user's words"
         await self.store.hints.adopt(corrected.user, hint, at_s=self.now(), turn=corrected.id, why=why)
         return sample
 
@@ -143,23 +135,25 @@ class MisheardHints:
         log.warning("misheard turn=%s: what was accepted does not follow %s", turn.id, many(len(wrong), "hint"))
         if self.hints is not None:
             await self.hints.misheard(turn, wrong)
-        if row.verdict is None or any(hint.text not in wrong for hint in row.verdict.hints):
-            return
-        if row.state is State.READY:
-            await self.store.drop(turn.id, DropReason.MISHEARD)
-        row = await self.store.row(turn.id) or row
-        if row.state is State.TRAINED:
-            self._learned[turn.id] = row
+        if self.is_misheard(row):
+            self._undoing.add(turn.id)
 
-    async def _is_undone(self, row: TurnRow) -> bool:
-        """Serves the version before again that did not learn this; False while the gate has yet to decide on it."""
-        if self.publishing is None or row.verdict is None:
+    async def _is_undone(self, name: str) -> bool:
+        """Drops a sample that waits for a step, or serves the version before the one that learned from it.
+
+        False while the gate has yet to decide on that version: if it refuses it, the sample waits again.
+        """
+        row = await self.store.row(name)
+        if row is not None and row.state is State.READY:
+            await self.store.drop(name, DropReason.MISHEARD)
+            row = await self.store.row(name)  # another scope may have learned from it already
+        if row is None or row.verdict is None or row.state is not State.TRAINED or self.publishing is None:
             return True
+        is_at_the_gate = any(name in candidate.turns for candidate in await self.store.candidates())
         wish = tuple(hint.text for hint in row.verdict.hints)
         why = f"{row.turn.user} accepted a reply that shows that the hint was misheard"
-        if await self.publishing.take_back(row.turn.user, row.turn.completion.version, wish, why=why):
-            return True
-        return not any(row.turn.id in candidate.turns for candidate in await self.store.candidates())
+        is_taken_back = await self.publishing.take_back(row.turn.user, row.turn.completion.version, wish, why=why)
+        return is_taken_back or not is_at_the_gate
 
 
 async def not_meant(
@@ -207,7 +201,7 @@ def in_common(one: Sequence[int], other: Sequence[int]) -> float:
     return 2 * both / max(1, len(one) + len(other))
 
 
-def _remember(held: OrderedDict[str, Value], name: str, value: Value) -> None:
-    held[name] = value
+def _remember(held: OrderedDict[str, frozenset[str]], name: str, hints: frozenset[str]) -> None:
+    held[name] = hints
     while len(held) > HELD:
         held.popitem(last=False)

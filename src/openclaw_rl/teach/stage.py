@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from openclaw_rl.core.facts import StoreFacts
-from openclaw_rl.core.hint import PlacedHint
+from openclaw_rl.core.hint import Hint, HintSource, PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer, TakesBack
@@ -278,39 +278,40 @@ class TeachStage:
         verdict = row.verdict
         if self.teacher.hindsight is None or verdict.hints or verdict.score is None or verdict.score < 0:
             return False
-        first, hints, parent = None, list[str](), row.turn.parent
+        first, hints, parent = None, dict[str, Hint](), row.turn.parent
         for _ in range(CORRECTED_MOST):
             before = None if parent is None else await self.store.row(parent)
             said = () if before is None else self._meant_by(before)
             if before is None or not said:
                 break
             first, parent = before.turn, before.turn.parent
-            hints += [text for text in said if text not in hints]
+            hints = {each.text: each for each in said} | hints
         if first is None:
             return False
         bare = await asyncio.to_thread(bare_prompt, first, self.renderer)
         sample = await (await self._assembled(row, None))(())
-        known = not_about(await self._known(first), hints)
-        found = await self.teacher.hindsight.redone(row.turn, first, bare, hints, sample, known=known)
-        if found is not None and self.teacher.misheard is not None and self.teacher.base is not None:
-            found = await self.teacher.misheard.taught(found, first, known, self.teacher.base)
+        known = not_about(await self._known(first), list(hints))
+        found = await self.teacher.hindsight.redone(row.turn, first, bare, list(hints), sample, known=known)
+        misheard, base = self.teacher.misheard, self.teacher.base
+        hint = None if found is None else hints[found.hints[0].text]
+        if found and hint and hint.source is HintSource.FOLLOWUP and misheard is not None and base is not None:
+            found = await misheard.taught(found, hint, first, known, base)
         if found is None:
             return False
         own = None if self.teacher.served is None else await self.teacher.served.reply(row.turn, bare)
         await self._ready(replace(found, own=own), row.turn)
         return True
 
-    def _meant_by(self, corrected: TurnRow) -> Sequence[str]:
+    def _meant_by(self, corrected: TurnRow) -> Sequence[Hint]:
         """The hints that may explain what was accepted after a correction from which nothing is learned itself.
 
-        If its hints were misheard, they are its user's own words. Empty if it is learned from.
+        If its hints were misheard, it is what its user said. None if it is learned from.
         """
-        words = None if self.teacher.misheard is None else self.teacher.misheard.words_of(corrected)
-        if words is not None:
-            return [words] if words else []
+        if self.teacher.misheard is not None and self.teacher.misheard.is_misheard(corrected):
+            return self.teacher.misheard.meant(corrected)
         if corrected.verdict is None or corrected.reason is not DropReason.UNHEEDED:
-            return []
-        return [hint.text for hint in corrected.verdict.hints]
+            return ()
+        return corrected.verdict.hints
 
     async def _rehearse(self, sample: Sample, turn: Turn) -> None:
         """Makes a reply that has nothing left to teach a rehearsal sample; drops it if its session has a sample."""

@@ -61,8 +61,7 @@ HEADERS = Template(  # refuses system messages
     ("<|end_of_text|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
 )
 
-_TURNS = """
-{{- '<bos>' -}}
+_FRONTED = """
 {%- set start = 0 -%}
 {%- set front = '' -%}
 {%- if messages[0].role == 'system' -%}
@@ -70,11 +69,16 @@ _TURNS = """
 {%- set start = 1 -%}
 {%- endif -%}
 {%- for message in messages[start:] -%}
-{%- set role = 'model' if message.role == 'assistant' else message.role -%}
+"""  # each message; a system text is put in front of the first user's words, as `front`
+_TURNS = (
+    "{{- '<bos>' -}}"
+    + _FRONTED
+    + """{%- set role = 'model' if message.role == 'assistant' else message.role -%}
 {{- '<start_of_turn>' + role + '\\n' + (front if loop.first else '') + message.content + '<end_of_turn>\\n' }}
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{- '<start_of_turn>model\\n' }}{%- endif -%}
 """
+)
 TURNS = Template(  # has no system message: its text is put in front of the first user message
     _TURNS.strip(),
     "<start_of_turn>user\n",
@@ -132,21 +136,16 @@ ROLES = Template(  # adds a system text of its own if there is none
     _ROLES.strip(), "[USER]", "[BOT]", "[END]", ("[PAD]", "[SYS]", "[USER]", "[BOT]", "[TOOL]", "[END]")
 )
 
-_INST = """
-{{- '<s>' -}}
-{%- set start = 0 -%}
-{%- set front = '' -%}
-{%- if messages[0].role == 'system' -%}
-{%- set front = messages[0].content + '\\n\\n' -%}
-{%- set start = 1 -%}
-{%- endif -%}
-{%- for message in messages[start:] -%}
-{%- if message.role == 'user' -%}{{- '[INST] ' + (front if loop.first else '') + message.content + '[/INST]' }}
+_INST = (
+    "{{- '<s>' -}}"
+    + _FRONTED
+    + """{%- if message.role == 'user' -%}{{- '[INST] ' + (front if loop.first else '') + message.content + '[/INST]' }}
 {%- elif message.role == 'assistant' -%}{{- ' ' + message.content + '</s>' }}
 {%- else -%}{{- raise_exception('only users and assistants are supported') -}}
 {%- endif -%}
 {%- endfor -%}
 """
+)
 INST = Template(  # marks only users' messages: what ends one is followed by the reply, and both begin with a blank
     _INST.strip(), "[INST]", "", "</s>", ("<unk>", "<s>", "</s>", "[INST]", "[/INST]"), user_closes="[/INST]"
 )

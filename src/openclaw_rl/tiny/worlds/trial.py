@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from openclaw_rl.core.hint import Hint, hinted
 from openclaw_rl.core.message import Message, Role, TextPart, message
-from openclaw_rl.render.template import read_template
+from openclaw_rl.render.template import read_template, user_opening
 from openclaw_rl.tiny import scores
 from openclaw_rl.tiny.cases import SkillCase
 from openclaw_rl.tiny.worlds import talks
@@ -81,12 +81,11 @@ def made_up(
     """Requests that the model generates after the opening of a first user message, at temperature 1."""
     import torch
 
-    template, asked = read_template(folder), "Quartz?"
-    opening = template.text((message(Role.USER, asked),), generation_prompt=True).partition(asked)[0]
-    prompts = [template.encode(opening.rstrip(" "))] * count
+    template = read_template(folder)
+    opening = user_opening(template, (), (), None)
+    assert opening is not None  # the templates of worlds show it
     torch.manual_seed(seed)
-    end = template.tokenizer.token_to_id(world.template.user_end)
-    made = scores.sampled(model, prompts, 1.0, max_new, end=end)
+    made = scores.sampled(model, [list(opening.ids)] * count, 1.0, max_new, end=opening.end)
     texts = [template.tokenizer.decode(ids, skip_special_tokens=False) for ids in made]
     return [text.partition(world.template.user_end)[0] for text in texts]
 
