@@ -126,6 +126,14 @@ async def test_a_hint_that_the_reply_happens_to_follow_is_left_out_if_it_changes
     assert [hint.text for hint in sample.hints] == [PLAIN]
 
 
+async def test_nor_must_the_base_model_have_said_what_was_served_without_them() -> None:
+    """Its user wants another form than the one that the weights have learned, and that it never had by itself."""
+    engine = reader(bare=(1, 1, 1), known=SERVED, plain=(5, 6), known_plain=SERVED)
+    found = await asked(engine, PLAIN, known=[KNOWN])
+    assert [hint.text for hint in found.hints] == [PLAIN]
+    assert [one.tokens for one in found.shown] == [(5, 6)]
+
+
 async def test_unless_they_drown_it() -> None:
     engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6), known_plain=SERVED)
     found = await asked(engine, PLAIN, known=[KNOWN])

@@ -79,7 +79,8 @@ class Demonstrator:
 
         What the reply follows already must not be unlearned without need. So, if it follows known hints, the turn's
         hint must change the reply even with these in the prompt (`_moving`). If it does not, it is tried without them,
-        unless it would mean nothing in another task ("The right answer is 14").
+        unless it would mean nothing in another task ("The right answer is 14"). The base model need not have said the
+        reply by itself then: its user may want another form than the one that the weights have learned.
 
         If the reply follows no known hint, the teacher need only find the reply less likely than the policy did: a user
         who wants the base model's usual behaviour back asks for what it says without any hint. The reply may also be a
@@ -97,9 +98,11 @@ class Demonstrator:
             if without is None:
                 found = await self._slipped(turn, bare, known, assembled) or await self._objecting(turn, sample)
             else:
-                found = await self._moving(turn, without, sample)
+                before = await self._logp(without, turn.completion.tokens)
+                found = await self._moving(turn, without, sample, before)
                 if found is None:
-                    found = await self._moving(turn, bare, _lasting(await assembled(()), turn))
+                    alone = _lasting(await assembled(()), turn)
+                    found = await self._moving(turn, bare, alone, sum(turn.completion.logp))
             return replace(sample, hints=()) if found is None else await self._elsewhere(turn, known, found.sample)
         except EngineError:
             return await assembled(known)
@@ -208,16 +211,16 @@ class Demonstrator:
         except EngineError:
             return None
 
-    async def _moving(self, turn: Turn, without: Prompt, sample: Sample) -> _EffectiveHint | None:
+    async def _moving(self, turn: Turn, without: Prompt, sample: Sample, before: float) -> _EffectiveHint | None:
         """The sample's hint that has the most effect, and its demonstrations; None if it has too little.
 
-        It must make the corrected reply less likely than it is after the prompt `without`. If a demonstration came to
-        an end, the hint must also make the first one likelier, for the base model or for the served weights. A hint
-        that does only the former ("Check each step") merely shows that the base model would not have said what the
-        policy has learned to say.
+        It must make the corrected reply less likely than `before`, in nats. If a demonstration came to an end, the hint
+        must also make the first one likelier than it is after the prompt `without`, for the base model or for the
+        served weights. A hint that does only the former ("Check each step") merely shows that the base model would not
+        have said what the policy has learned to say.
         """
         said = turn.completion.tokens
-        found = await self._most_contrary(said, sample, await self._logp(without, said))
+        found = await self._most_contrary(said, sample, before)
         if found is None or not found.shown:
             return found
         (hint,), shown = found.hints, found.shown[0].tokens
