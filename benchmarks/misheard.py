@@ -3,7 +3,8 @@
 On models and users of bench-transfer: the base model's reply to a problem is corrected in each of the user's wordings,
 and answered again three times by the base model in that conversation. What is right and keeps to the wish then, its
 user accepts. Each is compared with the right hint, with the user's own words as a hint, and with the hints of other
-wishes (`teach/misheard.py`), those for the same part of a reply counted apart. "Accepted out of politeness" are all
+wishes (`teach/misheard.py`), those for the same part of a reply counted apart. A hint that the user's own words outdo,
+or that was misheard, counts as outdone. "Accepted out of politeness" are all
 other replies, had their users been content with them: there the right hint should not be taken for misheard either,
 but is. The last line is one line of JSON.
 """
@@ -23,7 +24,7 @@ from openclaw_rl.core.hint import told_after
 from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.evals.learning import FIRST_HELD_OUT
-from openclaw_rl.teach.misheard import not_meant
+from openclaw_rl.teach.misheard import explained, is_misheard, is_outdone
 from openclaw_rl.tiny import world as bundled
 from openclaw_rl.tiny.worlds.parts import ReplyFormat
 from openclaw_rl.tiny.worlds.world import first, last, way
@@ -48,18 +49,23 @@ async def looked_at(ground: Ground, user: Visitor, number: int, words: str) -> C
     for seed in range(AGAIN):
         told = told_after(corrected.messages, corrected.reply, [words])
         again = await ground.answer("again", told, seed, temperature=1.0)
-        wrong = await not_meant(ground.engine, ground.renderer, again, corrected, [right, words, *others])
+        nats = await explained(ground.engine, ground.renderer, again, corrected, [right, words, *others])
+        wrong = [hint for hint in nats if is_misheard(nats, hint)]
+        less = [hint for hint in others | {right: None} if hint in wrong or is_outdone(nats, hint, words)]
         if not (user.ground.holds(again.reply.text, user.want) and errand.check(again.reply.text).right):
             found["accepted out of politeness"] += 1
             found["right hint misheard then"] += right in wrong
+            found["right hint outdone then"] += right in less
             continue
         found["accepted"] += 1
         found["right hint misheard"] += right in wrong
+        found["right hint outdone"] += right in less
         found["own words misheard"] += words in wrong
         for hint, place in others.items():
             kind = "of the same part" if place is user.want.place else "of another part"
             found[f"wrong hint {kind}"] += 1
             found[f"wrong hint {kind} found"] += hint in wrong
+            found[f"wrong hint {kind} outdone"] += hint in less
     return found
 
 

@@ -11,7 +11,7 @@ from train_doubles import Following, HintRenderer, next_of, session, turn, verdi
 from train_flow import Flow, flowing
 
 from openclaw_rl.core.completion import Completion, Finish, Scores
-from openclaw_rl.core.hint import Carry, Hint, HintSource
+from openclaw_rl.core.hint import Carry, Hint, HintSource, PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import ToolCall
 from openclaw_rl.core.prompt import Prompt
@@ -20,13 +20,14 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
 from openclaw_rl.store.tables.lessons import Refusal
-from openclaw_rl.teach.in_use import MISHEARD, HintsInUse
-from openclaw_rl.teach.misheard import MisheardHints, in_common, not_meant
+from openclaw_rl.teach.in_use import MISHEARD, OUTDONE, HintsInUse
+from openclaw_rl.teach.misheard import MisheardHints, explained, in_common, is_misheard
 from openclaw_rl.teach.redone import Hindsight
 from openclaw_rl.teach.settings import TeachSettings
 
 FIRST, REDONE = (4, 5, 6), (7, 5, 6)
 SHORT, LONG = "Keep it short.", "Explain every single step."
+WORDS = "No, in plain words."  # what is said of each reply
 BARE, TALK = (1, 2, 3), (1, 2, 3, 9)
 
 
@@ -36,7 +37,7 @@ class Base:
 
     alone: float = -10.0
     told: float = -1.0
-    hinted: dict[str, float] = field(default_factory=lambda: {SHORT: -2.0, LONG: -9.0})
+    hinted: dict[str, float] = field(default_factory=lambda: {SHORT: -2.0, LONG: -9.0, WORDS: -8.5})
     is_away: bool = False
     asked: int = 0
 
@@ -123,7 +124,7 @@ async def test_a_hint_that_the_accepted_reply_does_not_follow_teaches_nothing(ta
 @pytest.mark.parametrize(
     "base",
     [
-        Base(hinted={LONG: -7.9}),  # it follows the hint
+        Base(hinted={LONG: -7.9, WORDS: -8.5}),  # it follows the hint
         Base(told=-6.5),  # the conversation hardly changed what is said
         Base(is_away=True),
     ],
@@ -211,13 +212,12 @@ class Teaching(Following):
 
     follows: bool = True
     taught: list[str] = field(default_factory=list)
+    beside: list[str] = field(default_factory=list)  # the known hints
 
-    async def elsewhere(self, turn: Turn, known: Sequence[object], sample: Sample) -> Sample:
+    async def elsewhere(self, turn: Turn, known: Sequence[PlacedHint], sample: Sample) -> Sample:
         self.taught.extend(hint.text for hint in sample.hints)
+        self.beside.extend(hint.text for hint in known)
         return sample if self.follows else replace(sample, hints=())
-
-
-WORDS = "No, in plain words."  # what is said of each reply
 
 
 @pytest.mark.parametrize("follows", [True, False])
@@ -308,6 +308,81 @@ async def test_a_sample_that_a_refused_version_gave_back_is_not_learned_again(ta
     assert await talk.flow.state("first") is DropReason.MISHEARD
 
 
+def outdone(talk: Talk, *, follows: bool = True) -> Teaching:
+    """The hint is followed, but the user's own words explain what they accept three times as well."""
+    talk.base.hinted |= {LONG: -7.5, WORDS: -2.5}
+    base = Teaching((), follows)
+    hints = HintsInUse(talk.flow.store, Carry.WEIGHTS, TeachSettings(), len)
+    talk.flow.asks(base=base, hindsight=Hindsight(talk.base, HintRenderer()), hints=hints)  # type: ignore[arg-type]
+    return base
+
+
+async def kept_hints(talk: Talk) -> dict[str, str]:
+    """The kept hints, and why each was retired or kept."""
+    return {hint.text: hint.why for hint in await talk.flow.store.hints.of_user("ann")}
+
+
+async def test_a_hint_that_its_users_own_words_outdo_gives_way_to_them(talk: Talk) -> None:
+    base = outdone(talk)
+    await talk.corrected(LONG)
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is State.READY
+    await talk.accepted()
+    while await talk.flow.teach.once():
+        pass
+    (sample,) = await talk.flow.store.ready(limit=9)
+    assert (sample.turn, sample.hints[0].text) == ("good", WORDS)
+    assert await talk.flow.state("first") is DropReason.MISHEARD
+    assert (await kept_hints(talk))[LONG] == OUTDONE
+    assert base.beside == []  # it is not read beside them
+
+
+async def test_a_hint_stays_if_its_users_own_words_cannot_be_followed(talk: Talk) -> None:
+    base = outdone(talk, follows=False)
+    await talk.corrected(LONG)
+    await talk.accepted()
+    while await talk.flow.teach.once():
+        pass
+    assert set(base.taught) == {WORDS}
+    assert await talk.flow.state("first") is State.READY
+    assert (await kept_hints(talk))[LONG] != OUTDONE
+
+
+async def test_a_hint_that_explains_two_thirds_as_much_as_its_users_own_words_stays(talk: Talk) -> None:
+    base = outdone(talk)
+    talk.base.hinted[LONG] = -5.0
+    await talk.corrected(LONG)
+    await talk.accepted()
+    while await talk.flow.teach.once():
+        pass
+    assert base.taught == []
+    assert await talk.flow.state("first") is State.READY
+
+
+async def test_one_hint_that_is_not_outdone_keeps_the_correction(talk: Talk) -> None:
+    base = outdone(talk)
+    await talk.corrected(LONG, SHORT)
+    await talk.accepted()
+    while await talk.flow.teach.once():
+        pass
+    assert base.taught == []
+    assert await talk.flow.state("first") is State.READY
+
+
+async def test_a_version_that_learned_an_outdone_hint_stays_and_is_not_made_again(talk: Talk) -> None:
+    outdone(talk)
+    await learned(talk)
+    await talk.accepted()
+    await talk.flow.teach.once()
+    (candidate,) = await talk.flow.store.candidates()
+    await talk.flow.store.refusals.refuse(candidate.version, Refusal("too far", {}, most=2, is_counted=True))
+    assert await talk.flow.state("first") is State.READY
+    while await talk.flow.teach.once():
+        pass
+    assert await talk.flow.state("first") is DropReason.MISHEARD
+    assert talk.publishing.asked == []
+
+
 async def learned(talk: Talk) -> None:
     await talk.corrected(LONG)
     await talk.flow.once()
@@ -322,7 +397,8 @@ async def test_other_replies_show_nothing() -> None:
     good = replace(turn("good"), completion=_completion(REDONE), prompt=Prompt(TALK))
 
     async def found(accepted: Turn, *hints: str) -> list[str]:
-        return await not_meant(Base(), HintRenderer(), accepted, first, hints)  # type: ignore[arg-type]
+        nats = await explained(Base(), HintRenderer(), accepted, first, hints)  # type: ignore[arg-type]
+        return [hint for hint in hints if is_misheard(nats, hint)]
 
     assert await found(good, LONG, SHORT) == [LONG]
     called = replace(good.reply, tool_calls=(ToolCall("call_1", "look", "{}"),))

@@ -17,6 +17,7 @@ from openclaw_rl.teach.settings import TeachSettings
 USERS_HELD = 1000
 UNHEEDED = "the model says the same with it as without"  # why `give_up` retired a hint
 MISHEARD = "its user accepted a reply that does not follow it"  # why `misheard` did
+OUTDONE = "its user's own words say better what they meant"  # why `misheard` did, if that is less certain
 
 
 @dataclass(slots=True)
@@ -60,14 +61,14 @@ class HintsInUse:
         """The user's hints besides those in a turn's prompt, retired ones included: a teacher should follow them too.
 
         They are placed after the last user message. There are none without such a message, with carry = memory, or if
-        `rehearse` is off. A hint that was retired because it has no effect, or was misheard, is not among them.
+        `rehearse` is off. A hint that was retired because it has no effect, was misheard or outdone, is not among them.
         """
         last = last_user_index(turn.messages)
         if last is None or not (self.settings.rehearse and self.carry is not Carry.MEMORY):
             return ()
         in_prompt = {item.id for item in turn.carried}
         known = await self.store.hints.of_user(turn.user)
-        kept = [item for item in known if item.id not in in_prompt and item.why not in (UNHEEDED, MISHEARD)]
+        kept = [item for item in known if item.id not in in_prompt and item.why not in (UNHEEDED, MISHEARD, OUTDONE)]
         return tuple(PlacedHint(last, item.id, item.text) for item in self._fitting(kept, self.settings.most))
 
     async def give_up(self, turn: Turn) -> None:
@@ -81,11 +82,11 @@ class HintsInUse:
             if hint.turn == turn.id:
                 await self.store.hints.retire(hint.id, why=UNHEEDED, at_s=self.now(), text=hint.text)
 
-    async def misheard(self, turn: Turn, texts: Sequence[str]) -> None:
-        """Retires those hints that came from a turn and say what its user did not mean."""
+    async def misheard(self, turn: Turn, texts: Sequence[str], *, why: str = MISHEARD) -> None:
+        """Retires those hints that came from a turn and say what its user did not mean, or say it less well."""
         for hint in await self.store.hints.of_user(turn.user):
             if hint.turn == turn.id and hint.text in texts:
-                await self.store.hints.retire(hint.id, why=MISHEARD, at_s=self.now(), text=hint.text)
+                await self.store.hints.retire(hint.id, why=why, at_s=self.now(), text=hint.text)
 
     def within_bounds(self, kept: Sequence[KeptHint]) -> tuple[KeptHint, ...]:
         """The hints in use for which there is room in a prompt."""

@@ -4,16 +4,18 @@ A judge may take "keep it to the bare result" for a wish to see each step. The m
 conversation, gave the bare result, and its user was content. So the accepted reply shows what the correction meant.
 Compared with the answer to the corrected request it is much likelier in the conversation, and it should be likelier
 with the hint, too. If it is not, the user's own words are the better hint: with them in the hint's place the accepted
-reply is about as likely as in the conversation. Measured in docs/decisions/0049-what-was-accepted.md.
+reply is about as likely as in the conversation. So they are where the hint explains the reply much less well,
+whether it was misheard or merely badly put. Measured in docs/decisions/0049-what-was-accepted.md.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from openclaw_rl.core.finding import many
@@ -30,12 +32,14 @@ from openclaw_rl.store.rows import JudgedTurn, TurnRow
 from openclaw_rl.teach.asking import reading, reply_logp
 from openclaw_rl.teach.assemble import bare_prompt
 from openclaw_rl.teach.demonstrate import FOLLOWED_NATS, Demonstrator
+from openclaw_rl.teach.in_use import OUTDONE as OUTDONE_HINT
 from openclaw_rl.teach.in_use import HintsInUse
 from openclaw_rl.wording.likeness import is_general
 
 log = logging.getLogger(__name__)
 CHANGED_NATS = 4.0  # by which the conversation must make an accepted reply likelier, or it shows nothing
 ANSWERS = 0.2  # share of tokens in common with the corrected reply, at least: else it may be a mere "You are welcome."
+OUTDONE = 0.6  # share of what the user's own words explain of an accepted reply: a hint that explains less gives way
 CORRECTED_MOST = 8  # corrections of one request that are examined
 HELD = 10_000  # turns that are remembered
 
@@ -48,6 +52,9 @@ class MisheardHints:
     teaches nothing. If a version was made from it, the one before is served again where nothing else was learned since.
     Kept hints that were misheard are retired. The accepted reply is learned from instead, with the user's own words as
     the hint: `own_words` makes it of what followed a reply, None if that says nothing.
+
+    Hints that these words *outdo* were not misheard for certain. They give way once a sample with these words was made:
+    a version that learned them stays.
     """
 
     store: Store
@@ -59,12 +66,14 @@ class MisheardHints:
     now: Callable[[], float] = time.time
     _examined: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # accepted turns; no hints
     _misheard: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # hints, by corrected turn
-    _undoing: set[str] = field(default_factory=set)  # turns whose sample or version is to be undone
+    _outdone: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # with those that were misheard
+    _undoing: dict[str, bool] = field(default_factory=dict)  # samples to drop; whether versions are taken back, too
 
     def let_go(self) -> None:
         """Removes what is remembered of turns, as after a restart."""
         self._examined.clear()
         self._misheard.clear()
+        self._outdone.clear()
         self._undoing.clear()
 
     async def sifted(self, rows: Sequence[JudgedTurn]) -> tuple[list[JudgedTurn], dict[str, DropReason]]:
@@ -76,9 +85,9 @@ class MisheardHints:
             if row.turn.id not in self._examined and is_accepted(row):
                 _remember(self._examined, row.turn.id, frozenset())
                 await self._look_back(row.turn)
-        for name in tuple(self._undoing):
-            if await self._is_undone(name):
-                self._undoing.discard(name)
+        for name, takes_back in tuple(self._undoing.items()):
+            if await self._is_undone(name, takes_back):
+                del self._undoing[name]
         heard = [self._heard(row) for row in rows]
         pairs = zip(rows, heard, strict=True)
         dropped = {
@@ -97,24 +106,47 @@ class MisheardHints:
         wrong = self._misheard.get(corrected.turn.id, frozenset())
         return corrected.reason is DropReason.MISHEARD or (bool(wrong) and wrong.issuperset(hints))
 
+    def outdone(self, corrected: TurnRow) -> frozenset[str]:
+        """The hints of a correction that its user's own words outdo, if that is all of them."""
+        hints = () if corrected.verdict is None else [hint.text for hint in corrected.verdict.hints]
+        less = self._outdone.get(corrected.turn.id, frozenset())
+        return less if less.issuperset(hints) else frozenset()
+
+    def gives_way(self, corrected: TurnRow) -> bool:
+        """Whether a correction is better learned from with its user's own words as the hint."""
+        return self.is_misheard(corrected) or bool(self.outdone(corrected))
+
     def meant(self, corrected: TurnRow) -> Sequence[Hint]:
         """The hint in its user's own words; none if it would mean nothing after another request."""
         said = None if corrected.next_state is None else self.own_words(corrected.next_state)
         asked = " ".join(item.text for item in corrected.turn.messages)
         return () if said is None or not is_general(said.text, asked) else (said,)
 
+    def left(self, known: Sequence[PlacedHint], corrected: Sequence[TurnRow]) -> list[PlacedHint]:
+        """The known hints without those of these corrections that their user's own words outdo."""
+        less = {text for row in corrected for text in self.outdone(row)}
+        return [hint for hint in known if hint.text not in less]
+
     async def taught(
-        self, found: Sample, hint: Hint, corrected: Turn, known: Sequence[PlacedHint], base: Demonstrator
+        self, found: Sample, hint: Hint, corrected: Sequence[TurnRow], known: Sequence[PlacedHint], base: Demonstrator
     ) -> Sample | None:
         """The sample of an accepted reply with demonstrations on other requests, given the hint in its user's words.
 
-        The hint is kept like others. None if the base model cannot follow it.
+        It takes the place of what the `corrected` turns have to teach, of which the last came first in the
+        conversation. The hint is kept like others. None if the base model cannot follow it.
         """
-        sample = await base.elsewhere(corrected, known, found)
+        first = corrected[-1].turn
+        sample = await base.elsewhere(first, known, found)
         if not sample.hints:
             return None
-        why = "in its user's words"
-        await self.store.hints.adopt(corrected.user, hint, at_s=self.now(), turn=corrected.id, why=why)
+        await self.store.hints.adopt(first.user, hint, at_s=self.now(), turn=first.id, why="in its user's words")
+        for row in corrected:
+            if less := self.outdone(row):
+                log.info("outdone turn=%s: its user's own words explain more of what was accepted", row.turn.id)
+                if self.hints is not None:
+                    await self.hints.misheard(row.turn, sorted(less), why=OUTDONE_HINT)
+                if not await self._is_undone(row.turn.id, takes_back=False):
+                    self._undoing.setdefault(row.turn.id, False)
         return sample
 
     async def _look_back(self, accepted: Turn) -> None:
@@ -124,9 +156,12 @@ class MisheardHints:
             if row is None or row.verdict is None or row.verdict.score is None or row.verdict.score >= 0:
                 return
             hints = [hint.text for hint in row.verdict.hints if hint.source is HintSource.JUDGE]
-            wrong = await not_meant(self.engine, self.renderer, accepted, row.turn, hints)
-            if wrong:
+            own = [hint.text for hint in self.meant(row)]
+            nats = await explained(self.engine, self.renderer, accepted, row.turn, [*hints, *own])
+            if wrong := [hint for hint in hints if is_misheard(nats, hint)]:
                 await self._undo(row, wrong)
+            if less := [hint for hint in hints if hint in wrong or any(is_outdone(nats, hint, said) for said in own)]:
+                _remember(self._outdone, row.turn.id, frozenset(less))
             parent = row.turn.parent
 
     async def _undo(self, row: TurnRow, wrong: Sequence[str]) -> None:
@@ -136,9 +171,9 @@ class MisheardHints:
         if self.hints is not None:
             await self.hints.misheard(turn, wrong)
         if self.is_misheard(row):
-            self._undoing.add(turn.id)
+            self._undoing[turn.id] = True
 
-    async def _is_undone(self, name: str) -> bool:
+    async def _is_undone(self, name: str, takes_back: bool) -> bool:
         """Drops a sample that waits for a step, or serves the version before the one that learned from it.
 
         False while the gate has yet to decide on that version: if it refuses it, the sample waits again.
@@ -147,45 +182,55 @@ class MisheardHints:
         if row is not None and row.state is State.READY:
             await self.store.drop(name, DropReason.MISHEARD)
             row = await self.store.row(name)  # another scope may have learned from it already
-        if row is None or row.verdict is None or row.state is not State.TRAINED or self.publishing is None:
+        if row is None or row.verdict is None or row.state is not State.TRAINED:
             return True
         is_at_the_gate = any(name in candidate.turns for candidate in await self.store.candidates())
+        if not takes_back or self.publishing is None:
+            return not is_at_the_gate
         wish = tuple(hint.text for hint in row.verdict.hints)
         why = f"{row.turn.user} accepted a reply that shows that the hint was misheard"
         is_taken_back = await self.publishing.take_back(row.turn.user, row.turn.completion.version, wish, why=why)
         return is_taken_back or not is_at_the_gate
 
 
-async def not_meant(
+async def explained(
     engine: Engine, renderer: Renderer, accepted: Turn, corrected: Turn, hints: Sequence[str]
-) -> list[str]:
-    """Those of a correction's hints that a reply which was accepted after it does not follow.
+) -> dict[str, float]:
+    """By how many nats each hint makes a reply likelier as the answer to the request that was corrected before it.
 
-    None are known if the reply is the corrected one again or no answer to the request, if the conversation hardly
+    Nothing is known if the reply is the corrected one again or no answer to the request, if the conversation hardly
     makes it likelier, if a tool is called, if the prompt has images or a grammar constrained the reply, and if the
     engine is unavailable.
     """
     said, asked = accepted.completion.tokens, last_user_index(corrected.messages)
     calls = accepted.reply.tool_calls or corrected.reply.tool_calls
-    if asked is None or calls or accepted.prompt.images or accepted.completion.forced:
-        return []
+    if not hints or asked is None or calls or accepted.prompt.images or accepted.completion.forced:
+        return {}
     if said == corrected.completion.tokens or in_common(said, corrected.completion.tokens) < ANSWERS:
-        return []
+        return {}
+    found = dict[str, float]()
     try:
         bare = await asyncio.to_thread(bare_prompt, corrected, renderer)
         alone = sum(await reply_logp(engine, bare, said, BASE))
         if sum(await reply_logp(engine, accepted.prompt, said, BASE)) - alone < CHANGED_NATS:
-            return []
-        found = []
+            return {}
         for hint in hints:
             hinted = await reading(renderer, corrected, [PlacedHint(asked, "", hint)])
-            if hinted is None:
-                continue
-            if sum(await reply_logp(engine, hinted, said, BASE)) - alone < FOLLOWED_NATS:
-                found.append(hint)
+            if hinted is not None:
+                found[hint] = sum(await reply_logp(engine, hinted, said, BASE)) - alone
     except EngineError:
-        return []
+        return {}
     return found
+
+
+def is_misheard(nats: Mapping[str, float], hint: str) -> bool:
+    """Whether a reply does not follow a hint, given by how much each makes it likelier (`explained`)."""
+    return nats.get(hint, math.inf) < FOLLOWED_NATS
+
+
+def is_outdone(nats: Mapping[str, float], hint: str, own: str) -> bool:
+    """Whether its user's own words explain a reply much better than a hint does."""
+    return nats.get(hint, math.inf) < OUTDONE * nats.get(own, 0.0)
 
 
 def is_accepted(row: JudgedTurn) -> bool:

@@ -278,24 +278,26 @@ class TeachStage:
         verdict = row.verdict
         if self.teacher.hindsight is None or verdict.hints or verdict.score is None or verdict.score < 0:
             return False
-        first, hints, parent = None, dict[str, Hint](), row.turn.parent
+        corrected, hints, parent = list[TurnRow](), dict[str, Hint](), row.turn.parent
         for _ in range(CORRECTED_MOST):
             before = None if parent is None else await self.store.row(parent)
             said = () if before is None else self._meant_by(before)
             if before is None or not said:
                 break
-            first, parent = before.turn, before.turn.parent
+            corrected, parent = [*corrected, before], before.turn.parent
             hints = {each.text: each for each in said} | hints
-        if first is None:
+        if not corrected:
             return False
+        first, misheard, base = corrected[-1].turn, self.teacher.misheard, self.teacher.base
         bare = await asyncio.to_thread(bare_prompt, first, self.renderer)
         sample = await (await self._assembled(row, None))(())
         known = not_about(await self._known(first), list(hints))
+        if misheard is not None:
+            known = misheard.left(known, corrected)
         found = await self.teacher.hindsight.redone(row.turn, first, bare, list(hints), sample, known=known)
-        misheard, base = self.teacher.misheard, self.teacher.base
         hint = None if found is None else hints[found.hints[0].text]
         if found and hint and hint.source is HintSource.FOLLOWUP and misheard is not None and base is not None:
-            found = await misheard.taught(found, hint, first, known, base)
+            found = await misheard.taught(found, hint, corrected, known, base)
         if found is None:
             return False
         own = None if self.teacher.served is None else await self.teacher.served.reply(row.turn, bare)
@@ -305,9 +307,9 @@ class TeachStage:
     def _meant_by(self, corrected: TurnRow) -> Sequence[Hint]:
         """The hints that may explain what was accepted after a correction from which nothing is learned itself.
 
-        If its hints were misheard, it is what its user said. None if it is learned from.
+        If its hints were misheard or are outdone, it is what its user said. None if it is learned from.
         """
-        if self.teacher.misheard is not None and self.teacher.misheard.is_misheard(corrected):
+        if self.teacher.misheard is not None and self.teacher.misheard.gives_way(corrected):
             return self.teacher.misheard.meant(corrected)
         if corrected.verdict is None or corrected.reason is not DropReason.UNHEEDED:
             return ()

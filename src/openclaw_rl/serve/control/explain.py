@@ -29,7 +29,7 @@ DROPPED = {
     DropReason.ENVIRONMENT_FAILED: "its episode failed because the task or its grader is broken, so it has no reward",
     DropReason.INFRASTRUCTURE_FAILED: "its episode failed because of a machine or a network, so it has no reward",
     DropReason.UNHEEDED: "with its hint the base model gives the same reply, or another result, so it cannot teach",
-    DropReason.MISHEARD: "its user then accepted a reply that does not follow its hint, so they meant something else",
+    DropReason.MISHEARD: "its user then accepted a reply that their own words explain, and its hint does not or less",
     DropReason.MAY_NOT_TEACH: "its API key does not have the right to teach",
     DropReason.REDACTED: "it held something private, so its ids were not kept and cannot be learned from",
     DropReason.REPEATED: "its user gave the same correction more often today than teach.same_words_a_day",
