@@ -2,110 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from train_doubles import Following, HintRenderer, next_of, session, turn, verdict
-from train_flow import Flow, flowing
+from talk_double import (
+    BARE,
+    FIRST,
+    LONG,
+    REDONE,
+    SHORT,
+    TALK,
+    WORDS,
+    Base,
+    Talk,
+    Teaching,
+    completion,
+    learned,
+    talking,
+)
+from train_doubles import HintRenderer, turn
 
-from openclaw_rl.core.completion import Completion, Finish, Scores
-from openclaw_rl.core.hint import Carry, Hint, HintSource, PlacedHint
+from openclaw_rl.core.hint import Carry, Hint, HintSource
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.message import ToolCall
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sample import Sample, Wants
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.errors import EngineError
+from openclaw_rl.core.version import BASE
 from openclaw_rl.store.tables.lessons import Refusal
-from openclaw_rl.teach.in_use import MISHEARD, OUTDONE, HintsInUse
-from openclaw_rl.teach.misheard import MisheardHints, explained, in_common, is_misheard
+from openclaw_rl.teach.in_use import MISHEARD, HintsInUse
+from openclaw_rl.teach.misheard import explained, in_common, is_misheard
 from openclaw_rl.teach.redone import Hindsight
 from openclaw_rl.teach.settings import TeachSettings
-
-FIRST, REDONE = (4, 5, 6), (7, 5, 6)
-SHORT, LONG = "Keep it short.", "Explain every single step."
-WORDS = "No, in plain words."  # what is said of each reply
-BARE, TALK = (1, 2, 3), (1, 2, 3, 9)
-
-
-@dataclass
-class Base:
-    """The base model: the log-probability of a reply after the request, in the conversation, and with each hint."""
-
-    alone: float = -10.0
-    told: float = -1.0
-    hinted: dict[str, float] = field(default_factory=lambda: {SHORT: -2.0, LONG: -9.0, WORDS: -8.5})
-    is_away: bool = False
-    asked: int = 0
-
-    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
-        if self.is_away:
-            raise EngineError("away")
-        self.asked += 1
-        known = {BARE: self.alone, TALK: self.told}
-        known |= {(*BARE, len(text)): nats for text, nats in self.hinted.items()}
-        said = prompt.tokens[start:]
-        assert version == BASE
-        return Scores(start, (known[prompt.tokens[:start]], *(0.0 for _ in said[1:])), ())
-
-
-@dataclass
-class Publishing:
-    """Takes versions back, once it says so."""
-
-    takes: bool = True
-    passes: Callable[[], Awaitable[None]] | None = None  # what the gate does meanwhile
-    asked: list[tuple[str, PolicyVersion, tuple[str, ...]]] = field(default_factory=list)
-
-    async def take_back(self, user: str, version: PolicyVersion, wish: Sequence[str] = (), *, why: str = "") -> bool:
-        assert "misheard" in why
-        self.asked.append((user, version, tuple(wish)))
-        if self.passes is not None:
-            await self.passes()
-        return self.takes
-
-
-@dataclass
-class Talk:
-    """A flow that looks for misheard hints."""
-
-    flow: Flow
-    base: Base
-    publishing: Publishing
-
-    async def corrected(
-        self, *hints: str, name: str = "first", parent: str | None = None, source: HintSource = HintSource.JUDGE
-    ) -> None:
-        await self._served(replace(turn(name), parent=parent, completion=_completion(FIRST)))
-        said = replace(verdict(name, -1), hints=tuple(Hint(text, source) for text in hints))
-        assert await self.flow.store.judge(said, keep=Hint(hints[0]))
-
-    async def accepted(self, name: str = "good", parent: str = "first", score: int = 1) -> None:
-        again = replace(turn(name, at_s=2.0), parent=parent, completion=_completion(REDONE), prompt=Prompt(TALK))
-        await self._served(again)
-        assert await self.flow.store.judge(verdict(name, score))
-
-    async def _served(self, one: Turn) -> None:
-        await self.flow.store.see_session(session("s1"))
-        await self.flow.store.add_turn(one, chain=one.id)
-        assert await self.flow.store.pair(next_of(one.id))
-
-
-def _completion(said: tuple[int, ...]) -> Completion:
-    return Completion(said, (-0.5,) * len(said), (-0.5,) * len(said), BASE, Finish.STOP)
 
 
 @pytest.fixture
 async def talk(tmp_path: Path) -> AsyncIterator[Talk]:
-    async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        base, publishing = Base(), Publishing()
-        hints = HintsInUse(flow.store, Carry.WEIGHTS, TeachSettings(), len)
-        misheard = MisheardHints(flow.store, base, HintRenderer(), hints, publishing)  # type: ignore[arg-type]
-        flow.asks(base=Following(()), misheard=misheard)
-        yield Talk(flow, base, publishing)
+    async with talking(tmp_path) as found:
+        yield found
 
 
 async def test_a_hint_that_the_accepted_reply_does_not_follow_teaches_nothing(talk: Talk) -> None:
@@ -206,20 +141,6 @@ async def test_a_version_that_learned_it_is_taken_back_as_soon_as_it_is_served(t
     assert len(talk.publishing.asked) == tries + 1
 
 
-@dataclass(frozen=True)
-class Teaching(Following):
-    """The base model, asked for replies to other requests; `follows` says whether it can follow the hint."""
-
-    follows: bool = True
-    taught: list[str] = field(default_factory=list)
-    beside: list[str] = field(default_factory=list)  # the known hints
-
-    async def elsewhere(self, turn: Turn, known: Sequence[PlacedHint], sample: Sample) -> Sample:
-        self.taught.extend(hint.text for hint in sample.hints)
-        self.beside.extend(hint.text for hint in known)
-        return sample if self.follows else replace(sample, hints=())
-
-
 @pytest.mark.parametrize("follows", [True, False])
 async def test_what_was_accepted_is_learned_with_its_users_own_words_as_the_hint(talk: Talk, follows: bool) -> None:
     base = Teaching((), follows)
@@ -308,93 +229,9 @@ async def test_a_sample_that_a_refused_version_gave_back_is_not_learned_again(ta
     assert await talk.flow.state("first") is DropReason.MISHEARD
 
 
-def outdone(talk: Talk, *, follows: bool = True) -> Teaching:
-    """The hint is followed, but the user's own words explain what they accept three times as well."""
-    talk.base.hinted |= {LONG: -7.5, WORDS: -2.5}
-    base = Teaching((), follows)
-    hints = HintsInUse(talk.flow.store, Carry.WEIGHTS, TeachSettings(), len)
-    talk.flow.asks(base=base, hindsight=Hindsight(talk.base, HintRenderer()), hints=hints)  # type: ignore[arg-type]
-    return base
-
-
-async def kept_hints(talk: Talk) -> dict[str, str]:
-    """The kept hints, and why each was retired or kept."""
-    return {hint.text: hint.why for hint in await talk.flow.store.hints.of_user("ann")}
-
-
-async def test_a_hint_that_its_users_own_words_outdo_gives_way_to_them(talk: Talk) -> None:
-    base = outdone(talk)
-    await talk.corrected(LONG)
-    await talk.flow.teach.once()
-    assert await talk.flow.state("first") is State.READY
-    await talk.accepted()
-    while await talk.flow.teach.once():
-        pass
-    (sample,) = await talk.flow.store.ready(limit=9)
-    assert (sample.turn, sample.hints[0].text) == ("good", WORDS)
-    assert await talk.flow.state("first") is DropReason.MISHEARD
-    assert (await kept_hints(talk))[LONG] == OUTDONE
-    assert base.beside == []  # it is not read beside them
-
-
-async def test_a_hint_stays_if_its_users_own_words_cannot_be_followed(talk: Talk) -> None:
-    base = outdone(talk, follows=False)
-    await talk.corrected(LONG)
-    await talk.accepted()
-    while await talk.flow.teach.once():
-        pass
-    assert set(base.taught) == {WORDS}
-    assert await talk.flow.state("first") is State.READY
-    assert (await kept_hints(talk))[LONG] != OUTDONE
-
-
-async def test_a_hint_that_explains_two_thirds_as_much_as_its_users_own_words_stays(talk: Talk) -> None:
-    base = outdone(talk)
-    talk.base.hinted[LONG] = -5.0
-    await talk.corrected(LONG)
-    await talk.accepted()
-    while await talk.flow.teach.once():
-        pass
-    assert base.taught == []
-    assert await talk.flow.state("first") is State.READY
-
-
-async def test_one_hint_that_is_not_outdone_keeps_the_correction(talk: Talk) -> None:
-    base = outdone(talk)
-    await talk.corrected(LONG, SHORT)
-    await talk.accepted()
-    while await talk.flow.teach.once():
-        pass
-    assert base.taught == []
-    assert await talk.flow.state("first") is State.READY
-
-
-async def test_a_version_that_learned_an_outdone_hint_stays_and_is_not_made_again(talk: Talk) -> None:
-    outdone(talk)
-    await learned(talk)
-    await talk.accepted()
-    await talk.flow.teach.once()
-    (candidate,) = await talk.flow.store.candidates()
-    await talk.flow.store.refusals.refuse(candidate.version, Refusal("too far", {}, most=2, is_counted=True))
-    assert await talk.flow.state("first") is State.READY
-    while await talk.flow.teach.once():
-        pass
-    assert await talk.flow.state("first") is DropReason.MISHEARD
-    assert talk.publishing.asked == []
-
-
-async def learned(talk: Talk) -> None:
-    await talk.corrected(LONG)
-    await talk.flow.once()
-    talk.flow.now_s += 100.0
-    while await talk.flow.once():
-        pass
-    assert await talk.flow.state("first") is State.TRAINED
-
-
 async def test_other_replies_show_nothing() -> None:
-    first = replace(turn("first"), completion=_completion(FIRST))
-    good = replace(turn("good"), completion=_completion(REDONE), prompt=Prompt(TALK))
+    first = replace(turn("first"), completion=completion(FIRST))
+    good = replace(turn("good"), completion=completion(REDONE), prompt=Prompt(TALK))
 
     async def found(accepted: Turn, *hints: str) -> list[str]:
         nats = await explained(Base(), HintRenderer(), accepted, first, hints)  # type: ignore[arg-type]
@@ -404,7 +241,7 @@ async def test_other_replies_show_nothing() -> None:
     called = replace(good.reply, tool_calls=(ToolCall("call_1", "look", "{}"),))
     assert not await found(replace(good, reply=called), LONG)
     assert not await found(replace(good, completion=first.completion), LONG)  # the same again
-    assert not await found(replace(good, completion=_completion((8,))), LONG)  # "You are welcome."
+    assert not await found(replace(good, completion=completion((8,))), LONG)  # "You are welcome."
     assert not await found(replace(good, prompt=Prompt(TALK, images=("one",))), LONG)
     assert not await found(good, "bad hint")  # the template refuses it
 

@@ -1,0 +1,98 @@
+"""Hints that explain an accepted reply less well than its user's own words do give way to these, in a real store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from talk_double import LONG, SHORT, WORDS, Talk, Teaching, learned, talking
+from train_doubles import HintRenderer
+
+from openclaw_rl.core.hint import Carry
+from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.store.tables.lessons import Refusal
+from openclaw_rl.teach.in_use import OUTDONE, HintsInUse
+from openclaw_rl.teach.redone import Hindsight
+from openclaw_rl.teach.settings import TeachSettings
+
+
+@pytest.fixture
+async def talk(tmp_path: Path) -> AsyncIterator[Talk]:
+    async with talking(tmp_path) as found:
+        yield found
+
+
+def outdone(talk: Talk, *, follows: bool = True) -> Teaching:
+    """The hint is followed, but the user's own words explain what they accept three times as well."""
+    talk.base.hinted |= {LONG: -7.5, WORDS: -2.5}
+    base = Teaching((), follows)
+    hints = HintsInUse(talk.flow.store, Carry.WEIGHTS, TeachSettings(), len)
+    talk.flow.asks(base=base, hindsight=Hindsight(talk.base, HintRenderer()), hints=hints)  # type: ignore[arg-type]
+    return base
+
+
+async def kept_hints(talk: Talk) -> dict[str, str]:
+    """The kept hints, and why each was retired or kept."""
+    return {hint.text: hint.why for hint in await talk.flow.store.hints.of_user("ann")}
+
+
+async def test_a_hint_that_its_users_own_words_outdo_gives_way_to_them(talk: Talk) -> None:
+    base = outdone(talk)
+    await talk.corrected(LONG)
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is State.READY
+    await talk.accepted()
+    while await talk.flow.teach.once():
+        pass
+    (sample,) = await talk.flow.store.ready(limit=9)
+    assert (sample.turn, sample.hints[0].text) == ("good", WORDS)
+    assert await talk.flow.state("first") is DropReason.MISHEARD
+    assert (await kept_hints(talk))[LONG] == OUTDONE
+    assert base.beside == []  # it is not read beside them
+
+
+async def test_a_hint_stays_if_its_users_own_words_cannot_be_followed(talk: Talk) -> None:
+    base = outdone(talk, follows=False)
+    await talk.corrected(LONG)
+    await talk.accepted()
+    while await talk.flow.teach.once():
+        pass
+    assert set(base.taught) == {WORDS}
+    assert await talk.flow.state("first") is State.READY
+    assert (await kept_hints(talk))[LONG] != OUTDONE
+
+
+async def test_a_hint_that_explains_two_thirds_as_much_as_its_users_own_words_stays(talk: Talk) -> None:
+    base = outdone(talk)
+    talk.base.hinted[LONG] = -5.0
+    await talk.corrected(LONG)
+    await talk.accepted()
+    while await talk.flow.teach.once():
+        pass
+    assert base.taught == []
+    assert await talk.flow.state("first") is State.READY
+
+
+async def test_one_hint_that_is_not_outdone_keeps_the_correction(talk: Talk) -> None:
+    base = outdone(talk)
+    await talk.corrected(LONG, SHORT)
+    await talk.accepted()
+    while await talk.flow.teach.once():
+        pass
+    assert base.taught == []
+    assert await talk.flow.state("first") is State.READY
+
+
+async def test_a_version_that_learned_an_outdone_hint_stays_and_is_not_made_again(talk: Talk) -> None:
+    outdone(talk)
+    await learned(talk)
+    await talk.accepted()
+    await talk.flow.teach.once()
+    (candidate,) = await talk.flow.store.candidates()
+    await talk.flow.store.refusals.refuse(candidate.version, Refusal("too far", {}, most=2, is_counted=True))
+    assert await talk.flow.state("first") is State.READY
+    while await talk.flow.teach.once():
+        pass
+    assert await talk.flow.state("first") is DropReason.MISHEARD
+    assert talk.publishing.asked == []
