@@ -3,7 +3,7 @@
 On models and users of bench-transfer, and on problems that no recipe has: each problem is answered by the base model
 with the user's wish as a hint and checked as teaching does (`teach/contradictions.py`). Counted are right and wrong
 replies that the check lets through or not, and the right ones among the replies that come in place of the latter; and
-those in which a word of elsewhere is found (`teach/swaps.py`). No check sees answers. With `--hint` all users have
+those that slip (`teach/slips.py`). No check sees answers. With `--hint` all users have
 this hint, such as one that a judge misheard. The last line is one line of JSON.
 """
 
@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
@@ -26,22 +24,14 @@ from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.evals.learning import FIRST_HELD_OUT
 from openclaw_rl.teach.contradictions import ContentCheck
-from openclaw_rl.teach.swaps import ToldReply, swapped
+from openclaw_rl.teach.slips import slips
 from openclaw_rl.tiny import world as bundled
 
 AT_ONCE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What became of one problem, in words to count, and the reply with the hint; None if there is none to look at."""
-
-    words: str
-    told: ToldReply | None = None
-
-
-async def looked_at(ground: Ground, errand: Errand, hint: str, seed: int) -> Look:
-    """One problem, answered and checked."""
+async def looked_at(ground: Ground, errand: Errand, hint: str, seed: int) -> list[str]:
+    """One problem, answered and checked, in words to count."""
     check = ContentCheck(ground.engine, ground.renderer, ground.ends, LONGEST, TEMPERATURE)
     asked = (message(Role.USER, errand.opening),)
     hinted = ground.renderer.prompt(with_hints(asked, [PlacedHint(0, "", hint)]), (), None)
@@ -50,31 +40,20 @@ async def looked_at(ground: Ground, errand: Errand, hint: str, seed: int) -> Loo
     unhinted = await check.drawn(turn.prompt, seed)
     reply = None if unhinted is None else await check.decoded(unhinted)
     anchored = None if reply is None else await check.after(turn, asked, reply, [hint])
-    if said is None or unhinted is None or anchored is None:
-        return Look("no end")
+    if said is None or anchored is None:
+        return ["no end"]
 
     def kind(tokens: tuple[int, ...]) -> str:
         return "right" if errand.check(ground.renderer.decode(tokens)[0].text).right else "wrong"
 
-    told = ToldReply(turn.prompt.tokens, hinted.tokens, said.tokens, unhinted.tokens)
+    found = [kind(said.tokens)]
+    if await slips(ground.engine, [turn.prompt], hinted, said.tokens):
+        found.append(f"{kind(said.tokens)}, slips")
     if not await check.contradicts(hinted, anchored, said.tokens):
-        return Look(f"{kind(said.tokens)}, let through", told)
+        return [*found, f"{kind(said.tokens)}, let through"]
     second = await check.second(hinted, anchored, seed)
     instead = "none in its place" if second is None else f"{kind(second.tokens)} in its place"
-    return Look(f"{kind(said.tokens)}, found, {instead}", told)
-
-
-async def note(engine: LocalEngine, rows: dict[str, Counter[str]], looks: Sequence[tuple[str, Look]]) -> None:
-    """Adds what came of the problems of one user; "swapped" are those whose reply has a word of elsewhere.
-
-    What is rare is counted over all of them: corrections are taught on requests of several kinds, too.
-    """
-    shown = [(name, look.words.split(",", maxsplit=1)[0], look.told) for name, look in looks if look.told is not None]
-    are_swapped = await swapped(engine, [told for *_, told in shown])
-    for name, look in looks:
-        rows.setdefault(name, Counter())[look.words] += 1
-    for (name, kind, _), is_swapped in zip(shown, are_swapped, strict=True):
-        rows[name][f"{kind}, swapped"] += is_swapped
+    return [*found, f"{kind(said.tokens)}, found, {instead}"]
 
 
 async def measured(model: str, seeds: list[int], problems: int, hint: str) -> list[Figures]:
@@ -86,7 +65,7 @@ async def measured(model: str, seeds: list[int], problems: int, hint: str) -> li
     try:
         ground = Ground(folder, engine)
 
-        async def one(user: Visitor, number: int) -> tuple[str, Look]:
+        async def one(user: Visitor, number: int) -> tuple[str, list[str]]:
             async with slots:
                 errand = user.task(FIRST_HELD_OUT + number, held_out=True)
                 return user.name, await looked_at(ground, errand, hint or hint_for(user.want), number)
@@ -95,7 +74,8 @@ async def measured(model: str, seeds: list[int], problems: int, hint: str) -> li
             for visitor in [*users_of(model, seed), *([stranger(seed)] if model == BUNDLED else [])]:
                 both = dict.fromkeys((visitor, visitor.elsewhere()))
                 looks = await asyncio.gather(*(one(user, at) for user in both for at in range(problems)))
-                await note(engine, rows, looks)
+                for name, words in looks:
+                    rows.setdefault(name, Counter()).update(words)
                 told = {user.name: dict(rows[user.name]) for user in both}
                 progress(f"{model} {seed}: {told}")
     finally:

@@ -111,9 +111,8 @@ class Base:
             is_known = self.not_surprised in text(said)
             return Scores(start, (-0.1 if is_known else -self.surprise,) * len(said), ())
         likely, own = (*ids_of(self.says(text(read))), END), -0.2 if self.unsure in text(read) else -0.1
-        return Scores(
-            start, tuple(own if likely[at : at + 1] == (t,) else self.unlikely for at, t in enumerate(said)), ()
-        )
+        logp = tuple(own if likely[at : at + 1] == (t,) else self.unlikely for at, t in enumerate(said))
+        return Scores(start, logp, tuple(((token, nats),) for token, nats in zip(said, logp, strict=True)))
 
     async def load(self, adapter: Adapter) -> None:
         raise NotImplementedError
@@ -153,7 +152,7 @@ class Sums(Base):
         untold = read.partition(LABEL)[0].strip() if LABEL in read and not self.is_sure else read
         sure, unsure = [[*ids_of(self.says(each)), *[END] * size] for each in (read, untold)]
         tops = tuple(
-            ((one, 0.0), (other, -2.0))[: 1 + (one != other)] for one, other in zip(sure, unsure, strict=False)
+            ((one, 0.0), (other, -2.5))[: 1 + (one != other)] for one, other in zip(sure, unsure, strict=False)
         )
         return Scores(found.start, found.logp, tops[:size])
 

@@ -26,6 +26,7 @@ from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import RequestError
 from openclaw_rl.teach.asking import reply_logp, reply_scores, sampled_reply
 from openclaw_rl.teach.results import loses_number
+from openclaw_rl.teach.slips import slips, untold
 
 log = logging.getLogger(__name__)
 FIRST = 2  # tokens of a reply that are not compared: a reply to a complaint begins differently ("Sure, ...")
@@ -107,10 +108,10 @@ class ContentCheck:
     async def consistent(
         self, turn: Turn, hint: HintPrompt, shown: Sequence[SampledReply]
     ) -> tuple[HintPrompt, tuple[SampledReply, ...]]:
-        """The hint of a corrected turn, and replies with it that do not contradict the corrected reply.
+        """The hint of a corrected turn, and replies with it that neither contradict the corrected reply nor slip.
 
-        Both are as given if no reply contradicts, if the corrected reply calls tools, or if the template refuses.
-        Otherwise contradicting replies are left out, and up to `SECONDS` replies are added that are sampled with the
+        Both are as given if no reply does either, if the corrected reply calls tools, or if the template refuses.
+        Otherwise these replies are left out, and up to `SECONDS` replies are added that are sampled with the
         corrected reply and then the hint in the prompt. The hint's prompt is then that one; if no reply is left, the
         hint is as given. Raises EngineError.
         """
@@ -124,6 +125,11 @@ class ContentCheck:
             for is_contrary, said in zip(found, shown, strict=True)
         ]
         self.counts.note(hint.text, found)
+        bares = await untold(self.renderer, turn, turn.messages)
+        found = [
+            is_contrary or await slips(self.engine, bares, hinted, said.tokens)
+            for is_contrary, said in zip(found, shown, strict=True)
+        ]
         if not any(found):
             return hint, tuple(shown)
         kept = {said.tokens: said for said, is_contrary in zip(shown, found, strict=True) if not is_contrary}
@@ -131,7 +137,9 @@ class ContentCheck:
         check = replace(self, longest=max(self.longest, 2 * len(turn.completion.tokens)))
         for seed in range(SECONDS):
             second = await check.second(hinted, anchored, seed)
-            if second is not None and not await self._loses_number(turn, second):
+            if second is None or await self._loses_number(turn, second):
+                continue
+            if not await slips(self.engine, bares, anchored, second.tokens):
                 kept.setdefault(second.tokens, second)
         return (HintPrompt(hint.text, anchored.tokens) if kept else hint), tuple(kept.values())
 

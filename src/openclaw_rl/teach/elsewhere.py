@@ -31,7 +31,7 @@ from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
 from openclaw_rl.teach.made_up import MadeUpRequests, Opens, of_many_kinds, shipped, thanks
 from openclaw_rl.teach.results import last_number, loses_number
 from openclaw_rl.teach.settings import TeachSettings
-from openclaw_rl.teach.swaps import ToldReply, swapped
+from openclaw_rl.teach.slips import slips, untold
 
 log = logging.getLogger(__name__)
 DRAWS, DRAW_SEEDS = 4, 1_000  # of a reply to several hints until it shows all of them, and between their seeds
@@ -41,6 +41,7 @@ WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to
 REPLIES_HELD = 64  # of the base model to requests without hints: generated requests are the same for each correction
 MADE_UP = 4  # one in so many requests is generated, at least: a user's own may all be of a few kinds
 MOST_SHIPPED = 8  # requests up to which those that ship with the product fill up: they say little of this user's
+MOST_SLIP = 0.5  # share of the replies that slip: if there are more, none is left out for it
 MORE_TOKENS = 1024  # that an earlier prompt may have after the prefix that it shares with the corrected one
 
 
@@ -64,7 +65,7 @@ class AskedRequest:
 
 
 Reading = tuple[Sequence[str], Prompt | None, SampledReply | None]  # hints, the prompt with them, and a reply to it
-Shown = tuple[OtherRequestReply, tuple[int, ...] | None]  # and the ids of the reply without hints, if that ends
+Shown = tuple[OtherRequestReply, bool]  # and whether it slips
 
 
 @dataclass(slots=True)
@@ -106,8 +107,8 @@ class OtherRequests:
 
         Replies that do not end are left out, and those that call a tool for a request that the user did not make: a
         small model calls one where it knows no answer, and would learn to do so. One that contradicts the reply without
-        hints is replaced by another if possible, and else left out, as is one with a word of elsewhere (`swapped`).
-        The last ones are checks. Raises EngineError.
+        hints, or slips, is replaced by another if possible, and else left out; if most slip, the hint asks for it, and
+        they stay. The last ones are checks. Raises EngineError.
         """
         if self.settings.other_requests == 0:
             return ()
@@ -120,21 +121,10 @@ class OtherRequests:
             *(each for each in taught if each is not None),
             *((replace(each[0], is_check=True), each[1]) for each in checks if each is not None),
         ]
-        return await self._own_words(turn, found)
-
-    async def _own_words(self, turn: Turn, found: Sequence[Shown]) -> tuple[OtherRequestReply, ...]:
-        """Those replies in which the hint put no word of elsewhere in the place of the request's own."""
-        compared = [index for index, (_, untold) in enumerate(found) if untold is not None]
-        told = [
-            ToldReply(made.prompt, made.hint.tokens, made.reply.tokens, untold)
-            for made, untold in found
-            if untold is not None
-        ]
-        are_swapped = await swapped(self.engine, told)
-        left_out = {index for index, is_swapped in zip(compared, are_swapped, strict=True) if is_swapped}
-        if left_out:
-            log.info("swapped words turn=%s: %d of %d replies to other requests", turn.id, len(left_out), len(found))
-        return tuple(made for index, (made, _) in enumerate(found) if index not in left_out)
+        slipped = sum(is_slip for _, is_slip in found)
+        if slipped:
+            log.info("slips turn=%s: in %d of %d replies to other requests", turn.id, slipped, len(found))
+        return tuple(made for made, is_slip in found if not is_slip or slipped > MOST_SLIP * len(found))
 
     async def _all(
         self, turn: Turn, requests: Sequence[Request], hint: str, known: Sequence[PlacedHint]
@@ -218,21 +208,25 @@ class OtherRequests:
         hints, hinted, said = await self.read(asked, hint, [one.text for one in known])
         if hinted is None or said is None:
             return None
-        check = self.content
+        check, bares = self.content, await untold(self.renderer, turn, request.messages)
+        is_slip = await slips(self.engine, bares, hinted, said.tokens)
         anchored = await self.anchored(asked, hints)
         if anchored is not None:
             is_contrary = await check.contradicts(hinted, anchored, said.tokens)
             is_lost = await self.is_lost(asked, hinted, said)
-            if is_contrary or is_lost:
-                said, hinted = await check.second(hinted, anchored, seed), anchored
-                said = None if said is None or await self._loses_number(asked, said) else said
+            if is_contrary or is_lost or is_slip:
+                second = await check.second(hinted, anchored, seed)
+                if second is not None and await self._loses_number(asked, second):
+                    second = None
+                if second is not None and not await slips(self.engine, bares, anchored, second.tokens):
+                    said, hinted, is_slip = second, anchored, False
+                elif is_contrary or is_lost:
+                    said = None
             if hint in hints:
                 self.contradictions.note(hint, [is_contrary], left_out=int(is_lost and said is None))
         if said is None or (not request.is_users and await check.decoded(said) is None):
             return None
-        made = OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn)
-        untold = await self.without_hints(asked)
-        return made, None if untold is None else untold.tokens
+        return OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn), is_slip
 
     async def read(self, asked: AskedRequest, hint: str, known: Sequence[str]) -> Reading:
         """The hints that a teacher reads with a request, and a reply: those that concern it, of the known and the new.

@@ -20,6 +20,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.asking import is_strange, reading, reply_logp
+from openclaw_rl.teach.slips import slips, untold
 
 BROUGHT_NATS = 3.0  # a token that the conversation since makes likelier by more than this is due to the conversation
 MEANT_NATS = 1.0  # by which the hint must make such a token likelier too, so that it is what the user wished
@@ -47,8 +48,9 @@ class Hindsight:
 
         None if it would teach what only the conversation explains: an apology, a second check, a result that the user
         named. So one of the `hints` must make each token likelier that the conversation makes much likelier. None also
-        if the base model would hardly have given the reply in that conversation, if the corrected reply followed a
-        `known` hint that this one does not follow, if a prompt has images, and if the engine is unavailable.
+        if the base model would hardly have given the reply in that conversation, if the reply slips, if the corrected
+        one followed a `known` hint that this one does not follow, if a prompt has images, and if the engine is
+        unavailable.
         """
         said = accepted.completion.tokens
         asked = last_user_index(corrected.messages)
@@ -57,6 +59,10 @@ class Hindsight:
         try:
             alone, conversation = await asyncio.gather(self._logp(bare, said), self._logp(accepted.prompt, said))
             if is_strange(accepted.completion, conversation) or await self._gives_up(accepted, corrected, bare, known):
+                return None
+            if await slips(
+                self.engine, await untold(self.renderer, corrected, corrected.messages), accepted.prompt, said
+            ):
                 return None
             for hint in hints:
                 hinted = await reading(self.renderer, corrected, [PlacedHint(asked, "", hint)])
