@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from elsewhere_double import END, PLAIN, Base, Bytes, ids_of, others, text
 
-from openclaw_rl.core.completion import Scores
+from openclaw_rl.core.completion import Completion, Finish, Scores
 from openclaw_rl.core.hint import LABEL
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sample import HintPrompt, SampledReply
+from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import RequestError
+from openclaw_rl.teach.redone import Hindsight
 from openclaw_rl.teach.slips import EARLIER, slips, untold
 from openclaw_rl.testing.turns import a_turn
 
@@ -124,3 +125,17 @@ async def test_replies_to_the_corrected_request_that_slip_are_left_out_or_replac
     wrong = SampledReply(WRONG, (-0.1,) * len(WRONG), BASE)
     _, left = await others(Names(mends=mends)).content.consistent(turn, hint, [wrong])
     assert [text(one.tokens[:-1]) for one in left] == kept
+
+
+@pytest.mark.parametrize(("lost", "is_learned"), [("H", False), ("", True)])
+async def test_an_accepted_reply_that_slips_is_not_learned_as_an_answer_to_the_request(
+    lost: str, is_learned: bool
+) -> None:
+    said = (*ids_of("plain Z" if lost else "plain H"), END)
+    corrected = replace(a_turn("first", "who is H?", reply="so H"), prompt=BARE)
+    talk = (*corrected.messages, corrected.reply, message(Role.USER, PLAIN))
+    completion = Completion(said, (-0.1,) * len(said), (-0.1,) * len(said), BASE, Finish.STOP)
+    accepted = replace(a_turn("good"), messages=talk, prompt=Bytes().prompt(talk, (), None), completion=completion)
+    sample = Sample("good", "s", "u", accepted.prompt.tokens, said, (-0.1,) * len(said), (True,) * len(said), BASE)
+    found = await Hindsight(Names(lost=lost), Bytes()).redone(accepted, corrected, BARE, [PLAIN], sample)  # type: ignore[arg-type]
+    assert (found is not None) is is_learned
