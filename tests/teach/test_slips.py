@@ -26,7 +26,7 @@ class Names(Base):
     """Repeats a request's name, a capital letter; told the hint it says Z in place of each of the `lost` ones.
 
     It is as certain of the name as `certain` and `possible` say (log-probabilities, without and with the hint), and
-    finds Z `unlikely`. Given the hint after its own reply it says the name again if it `mends`.
+    finds Z `unlikely`. Given the hint after its own reply it says the name again if it `mends`, or Z for `certain`.
     """
 
     lost: str = "H"
@@ -48,7 +48,8 @@ class Names(Base):
             return found
         read, said = text(prompt.tokens[:start]), prompt.tokens[start:]
         name = next((letter for letter in read if letter.isupper() and letter not in "WP"), "?")
-        top = ((ord(name), self.possible if PLAIN in read else self.certain),)
+        insists = PLAIN in read and LABEL not in read and not self.mends
+        top = ((ord(name), -9.0 if insists else self.possible if PLAIN in read else self.certain),)
         tops = tuple(top if chr(token).isupper() else ((token, -0.1),) for token in said)
         nats = tuple(self.unlikely if token == ord("Z") else -0.1 for token in said)
         return Scores(start, nats, tops)

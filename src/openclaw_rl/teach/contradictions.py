@@ -139,7 +139,7 @@ class ContentCheck:
             second = await check.second(hinted, anchored, seed)
             if second is None or await self._loses_number(turn, second):
                 continue
-            if not await slips(self.engine, bares, anchored, second.tokens):
+            if not await slips(self.engine, bares, hinted, second.tokens):
                 kept.setdefault(second.tokens, second)
         return (HintPrompt(hint.text, anchored.tokens) if kept else hint), tuple(kept.values())
 

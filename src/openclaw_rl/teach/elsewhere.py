@@ -218,7 +218,7 @@ class OtherRequests:
                 second = await check.second(hinted, anchored, seed)
                 if second is not None and await self._loses_number(asked, second):
                     second = None
-                if second is not None and not await slips(self.engine, bares, anchored, second.tokens):
+                if second is not None and not await slips(self.engine, bares, hinted, second.tokens):
                     said, hinted, is_slip = second, anchored, False
                 elif is_contrary or is_lost:
                     said = None

@@ -60,13 +60,12 @@ class Hindsight:
             alone, conversation = await asyncio.gather(self._logp(bare, said), self._logp(accepted.prompt, said))
             if is_strange(accepted.completion, conversation) or await self._gives_up(accepted, corrected, bare, known):
                 return None
-            if await slips(
-                self.engine, await untold(self.renderer, corrected, corrected.messages), accepted.prompt, said
-            ):
-                return None
             for hint in hints:
                 hinted = await reading(self.renderer, corrected, [PlacedHint(asked, "", hint)])
-                if hinted is not None and _is_meant(alone, conversation, await self._logp(hinted, said)):
+                if hinted is None or not _is_meant(alone, conversation, await self._logp(hinted, said)):
+                    continue
+                bares = await untold(self.renderer, corrected, corrected.messages)
+                if not await slips(self.engine, bares, hinted, said):
                     return _as_answer(sample, bare, HintPrompt(hint, accepted.prompt.tokens))
         except EngineError:
             return None
