@@ -122,14 +122,17 @@ async def test_what_waits_is_counted_while_a_step_is_under_way_and_while_the_gat
 
 async def test_a_step_under_way_is_named(flow: Flow) -> None:
     said: list[TrainStatus] = []
+    turns: list[frozenset[str]] = []
 
     async def note() -> None:
         said.append(flow.stage.status)
+        turns.append(flow.stage.turns_in_step)
 
     flow.trainer.before_export = note
     await flow.judged("a", -1)
     await flow.judged("b", -1)
     await flow.once()
     (status,) = said
+    assert turns == [{"a", "b"}] and flow.stage.turns_in_step == frozenset()
     assert status.is_training and status.doing == "taking a step over 2 samples for shared"
     assert flow.stage.status.doing == ""

@@ -96,3 +96,18 @@ async def test_a_version_that_learned_an_outdone_hint_stays_and_is_not_made_agai
         pass
     assert await talk.flow.state("first") is DropReason.MISHEARD
     assert talk.publishing.asked == []
+
+
+async def test_a_step_that_reads_an_outdone_hint_is_not_disturbed(talk: Talk) -> None:
+    outdone(talk)
+    misheard = talk.flow.teach.teacher.misheard
+    assert misheard is not None
+    misheard.in_step = lambda: frozenset({"first"})
+    await talk.corrected(LONG)
+    await talk.accepted()
+    while await talk.flow.teach.once():
+        pass
+    assert await talk.flow.state("first") is State.READY
+    misheard.in_step = frozenset  # it was given up
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is DropReason.MISHEARD

@@ -54,7 +54,8 @@ class MisheardHints:
     the hint: `own_words` makes it of what followed a reply, None if that says nothing.
 
     Hints that these words *outdo* were not misheard for certain. They give way once a sample with these words was made:
-    a version that learned them stays.
+    a version that learned them stays, and a step that reads them is not disturbed. `in_step` returns the turns of the
+    step that is being taken.
     """
 
     store: Store
@@ -63,6 +64,7 @@ class MisheardHints:
     hints: HintsInUse | None = None
     publishing: TakesBack | None = None
     own_words: Callable[[NextState], Hint | None] = lambda after: Hint(after.text, HintSource.FOLLOWUP)
+    in_step: Callable[[], frozenset[str]] = frozenset
     now: Callable[[], float] = time.time
     _examined: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # accepted turns; no hints
     _misheard: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # hints, by corrected turn
@@ -176,10 +178,13 @@ class MisheardHints:
     async def _is_undone(self, name: str, takes_back: bool) -> bool:
         """Drops a sample that waits for a step, or serves the version before the one that learned from it.
 
-        False while the gate has yet to decide on that version: if it refuses it, the sample waits again.
+        False while the gate has yet to decide on that version: if it refuses it, the sample waits again. False also
+        while a step is being taken whose version would stay.
         """
         row = await self.store.row(name)
         if row is not None and row.state is State.READY:
+            if not takes_back and name in self.in_step():
+                return False
             await self.store.drop(name, DropReason.MISHEARD)
             row = await self.store.row(name)  # another scope may have learned from it already
         if row is None or row.verdict is None or row.state is not State.TRAINED:

@@ -106,6 +106,11 @@ class TrainStage:
         """Its name as a stage."""
         return "train"
 
+    @property
+    def turns_in_step(self) -> frozenset[str]:
+        """The turns of the step that is being taken or committed."""
+        return self._parts.under_way.turns if self._status.is_training else frozenset()
+
     def gauges(self) -> Mapping[str, float]:
         """Steps, failures, and what the last step measured."""
         held = self.status

@@ -20,16 +20,18 @@ from openclaw_rl.train.settings import TrainSettings
 class StepInProgress:
     """What is known of a step: how many `samples` teach, the `tokens` that are read first, and its likely `seconds`.
 
-    Without samples no step is under way. The seconds are infinite before any step was measured.
+    Without samples no step is under way. The seconds are infinite before any step was measured. `turns` are those of
+    the step that began last, also while it is committed.
     """
 
     samples: int = 0
     tokens: float = 0.0
     seconds: float = math.inf
+    turns: frozenset[str] = frozenset()
 
-    def begin(self, samples: int, tokens: float, seconds: float) -> None:
+    def begin(self, samples: int, tokens: float, seconds: float, turns: frozenset[str]) -> None:
         """A step begins."""
-        self.samples, self.tokens, self.seconds = samples, tokens, seconds
+        self.samples, self.tokens, self.seconds, self.turns = samples, tokens, seconds, turns
 
     def end(self) -> None:
         """It has ended."""

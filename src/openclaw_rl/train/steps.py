@@ -109,7 +109,8 @@ class ScopeSteps:
             self.scope, len(samples), len(rehearsed), ground.parent, ground.upon,
         )  # fmt: skip
         teaching = sum(self._teaches(sample) for sample in samples)
-        self.parts.under_way.begin(teaching, work.read, self.parts.costs.seconds(work))
+        turns = frozenset(sample.turn for sample in samples)
+        self.parts.under_way.begin(teaching, work.read, self.parts.costs.seconds(work), turns)
         try:
             report = await self.parts.trainer.step(
                 (*samples, *rehearsed), resume=ground.resume, under=ground.under, gentleness=gentleness
