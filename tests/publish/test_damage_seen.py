@@ -119,6 +119,21 @@ async def test_a_reply_that_became_much_shorter_is_refused(tmp_path: Path) -> No
     )
 
 
+async def test_but_not_if_a_later_wish_is_for_shorter_replies_than_an_earlier_one(tmp_path: Path) -> None:
+    """Told both, the base model follows the earlier one."""
+    base: dict[str, Says] = {"Explain every step.": {LONG: 1.0}, "Be short.": {TERSE: 1.0}, "": {ANSWER: 1.0}}
+    minds = Knowing(knows={BASE: base, version(1): {"": {"7.$": 1.0}}, version(2): {"": {TERSE: 1.0}}})
+    lax = PublishSettings(probe_others=0, kl_max=99.0, departs_max=1.0)
+    async with flowing(tmp_path, minds, lax) as flow:
+        await flow.talk(turn("a", "How many?", answer=LONG))
+        await flow.store.hints.adopt("ann", Hint("Explain every step."), at_s=1.0)
+        row = await flow.candidate(1)
+        await flow.served.load(row)
+        assert "model with its users' hints" in (await flow.stage.gate.check(row, parent=version(0))).why
+        await flow.store.hints.adopt("ann", Hint("Be short."), at_s=2.0)
+        assert (await flow.stage.gate.check(row, parent=version(0))).passed
+
+
 TERSE, NICE = "Seven.$", "Seven, dear.$"
 LONG = "Three apples are red, four are green: seven.$"
 ENDLESS = f"Three apples are red, and four are green, which makes seven. {''.join(map(chr, range(1000, 1200)))}$"

@@ -76,7 +76,15 @@ class Talk:
     async def corrected(
         self, *hints: str, name: str = "first", parent: str | None = None, source: HintSource = HintSource.JUDGE
     ) -> None:
+        await self.uncorrected(name, parent)
+        await self.judged(*hints, name=name, source=source)
+
+    async def uncorrected(self, name: str = "first", parent: str | None = None) -> None:
+        """The reply, before its correction is judged."""
         await self._served(replace(turn(name), parent=parent, completion=completion(FIRST)))
+
+    async def judged(self, *hints: str, name: str = "first", source: HintSource = HintSource.JUDGE) -> None:
+        """The verdict on its correction."""
         said = replace(verdict(name, -1), hints=tuple(Hint(text, source) for text in hints))
         assert await self.flow.store.judge(said, keep=Hint(hints[0]))
 

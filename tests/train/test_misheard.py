@@ -73,6 +73,18 @@ async def test_nothing_is_misheard_where_the_accepted_reply_does_not_show_it(tal
     assert await talk.flow.state("first") is State.READY
 
 
+async def test_a_reply_that_was_judged_before_the_correction_waits_for_its_verdict(talk: Talk) -> None:
+    await talk.uncorrected()
+    await talk.accepted()
+    await talk.flow.store.end_session("s1", why="done", at_s=9.0)
+    await talk.flow.teach.once()
+    assert await talk.flow.state("good") is State.JUDGED
+    assert not talk.base.asked
+    await talk.judged(LONG)
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is DropReason.MISHEARD
+
+
 @pytest.mark.parametrize("score", [0, -1])
 async def test_only_what_a_user_was_content_with_shows_what_they_meant(talk: Talk, score: int) -> None:
     await talk.corrected(LONG)

@@ -209,7 +209,7 @@ class Gate:
             self._departures(attempt, others),
             self._departures(attempt, unasked),
         )
-        self._compare_length(attempt, groups[0])
+        await self._compare_length(attempt, own, groups[0])
         if not attempt.against:
             users = {turn.user for turn in turns}
             of_them = [turn for turn in further[most:] if turn.user in users]
@@ -244,12 +244,19 @@ class Gate:
             more = await self._prompts.of_turns(turns[: MORE * self.settings.probes], known)
             group += await self._departures(attempt, more)
 
-    def _compare_length(self, attempt: GateTrial, own: Sequence[DepartureShare]) -> None:
+    async def _compare_length(
+        self, attempt: GateTrial, prompts: Sequence[TrialPrompt], own: Sequence[DepartureShare]
+    ) -> None:
+        """Checks that its replies are not much shorter than earlier ones and the base model's, in all its readings."""
         length = sum(len(one.reply.tokens) for one in own) / len(own)
         told = sum(len(one.base.said.tokens) for one in own) / len(own)
         _, given = replies.lengths(attempt.trials)
         attempt.metrics["gate_length_told"] = told
-        if length + SHORTER < self.settings.margins.length_min * min(told, given):
+        least = self.settings.margins.length_min
+        if length + SHORTER >= least * min(told, given):
+            return
+        shortest = sum([await self._base.shortest(prompt) for prompt in prompts]) / len(prompts)
+        if length + SHORTER < least * shortest:
             attempt.against = (
                 f"its trial replies have {length:.0f} tokens, {given:.0f} before, and {told:.0f} are those of the base "
                 "model with its users' hints in the prompt"

@@ -82,6 +82,11 @@ class BaseReplies:
     _said: OrderedDict[tuple[int, ...], ScoredReply] = field(default_factory=OrderedDict)
     _known: OrderedDict[tuple[tuple[int, ...], ...], BaseReply] = field(default_factory=OrderedDict)
 
+    async def shortest(self, prompt: TrialPrompt) -> int:
+        """The tokens of the base model's shortest reply to a prompt, over its readings."""
+        readings = [TrialPrompt(prompt.bare, (reading,)) for reading in prompt.readings]
+        return min([len((await self.said(one)).tokens) for one in readings])
+
     async def said(self, prompt: TrialPrompt) -> ScoredReply:
         """The base model's reply to the last reading; sampled once for each."""
         key = prompt.readings[-1].tokens

@@ -66,6 +66,7 @@ class MisheardHints:
     own_words: Callable[[NextState], Hint | None] = lambda after: Hint(after.text, HintSource.FOLLOWUP)
     in_step: Callable[[], frozenset[str]] = frozenset
     now: Callable[[], float] = time.time
+    is_waiting: bool = False  # accepted replies wait for the verdicts on the corrections before them
     _examined: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # accepted turns; no hints
     _misheard: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # hints, by corrected turn
     _outdone: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # with those that were misheard
@@ -81,12 +82,18 @@ class MisheardHints:
     async def sifted(self, rows: Sequence[JudgedTurn]) -> tuple[list[JudgedTurn], dict[str, DropReason]]:
         """The turns without hints known to be misheard, and those of them that have no other hints, to be dropped.
 
-        Looks at each accepted reply among them once, and undoes what it shows to be misheard in other turns.
+        Looks at each accepted reply among them once, and undoes what it shows to be misheard in other turns. One that
+        was judged before the correction that it answers is left out until that has its verdict, too.
         """
+        waiting = set[str]()
         for row in rows:
             if row.turn.id not in self._examined and is_accepted(row):
-                _remember(self._examined, row.turn.id, frozenset())
-                await self._look_back(row.turn)
+                if await self._look_back(row.turn):
+                    _remember(self._examined, row.turn.id, frozenset())
+                else:
+                    waiting.add(row.turn.id)
+        self.is_waiting = bool(waiting)
+        rows = [row for row in rows if row.turn.id not in waiting]
         for name, takes_back in tuple(self._undoing.items()):
             if await self._is_undone(name, takes_back):
                 del self._undoing[name]
@@ -151,12 +158,15 @@ class MisheardHints:
                     self._undoing.setdefault(row.turn.id, False)
         return sample
 
-    async def _look_back(self, accepted: Turn) -> None:
+    async def _look_back(self, accepted: Turn) -> bool:
+        """Compares an accepted reply with the corrections before it; False if one of them has no verdict yet."""
         parent = accepted.parent
         for _ in range(CORRECTED_MOST):
             row = None if parent is None else await self.store.row(parent)
+            if row is not None and row.state is State.PAIRED:
+                return False
             if row is None or row.verdict is None or row.verdict.score is None or row.verdict.score >= 0:
-                return
+                return True
             hints = [hint.text for hint in row.verdict.hints if hint.source is HintSource.JUDGE]
             own = [hint.text for hint in self.meant(row)]
             nats = await explained(self.engine, self.renderer, accepted, row.turn, [*hints, *own])
@@ -165,6 +175,7 @@ class MisheardHints:
             if less := [hint for hint in hints if hint in wrong or any(is_outdone(nats, hint, said) for said in own)]:
                 _remember(self._outdone, row.turn.id, frozenset(less))
             parent = row.turn.parent
+        return True
 
     async def _undo(self, row: TurnRow, wrong: Sequence[str]) -> None:
         turn = row.turn

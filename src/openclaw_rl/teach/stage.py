@@ -148,7 +148,8 @@ class TeachStage:
             if not is_whole:
                 return True
             self._unanswering.clear()
-            self._looked = max([self._looked, *(row.seq for row in rows)])
+            is_waiting = self.teacher.misheard is not None and self.teacher.misheard.is_waiting
+            self._looked = 0 if is_waiting else max([self._looked, *(row.seq for row in rows)])
             if has_moved or len(rows) < AT_ONCE:
                 return has_moved
             if self.clock() >= until_s:
