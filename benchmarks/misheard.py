@@ -24,7 +24,7 @@ from openclaw_rl.core.hint import told_after
 from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.evals.learning import FIRST_HELD_OUT
-from openclaw_rl.teach.misheard import explained, is_misheard, is_outdone
+from openclaw_rl.teach.misheard import are_quotes_in, explained, is_misheard, is_outdone
 from openclaw_rl.tiny import world as bundled
 from openclaw_rl.tiny.worlds.parts import ReplyFormat
 from openclaw_rl.tiny.worlds.world import first, last, way
@@ -51,7 +51,8 @@ async def looked_at(ground: Ground, user: Visitor, number: int, words: str) -> C
         again = await ground.answer("again", told, seed, temperature=1.0)
         nats = await explained(ground.engine, ground.renderer, again, corrected, [right, words, *others])
         wrong = [hint for hint in nats if is_misheard(nats, hint)]
-        less = [hint for hint in others | {right: None} if hint in wrong or is_outdone(nats, hint, words)]
+        doubted = [hint for hint in (*others, right) if not are_quotes_in(hint, again.reply.text)]
+        less = [*wrong, *(hint for hint in doubted if is_outdone(nats, hint, words))]
         if not (user.ground.holds(again.reply.text, user.want) and errand.check(again.reply.text).right):
             found["accepted out of politeness"] += 1
             found["right hint misheard then"] += right in wrong

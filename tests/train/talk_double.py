@@ -13,6 +13,7 @@ from train_flow import Flow, flowing
 from openclaw_rl.core.completion import Completion, Finish, Scores
 from openclaw_rl.core.hint import Carry, Hint, HintSource, PlacedHint
 from openclaw_rl.core.ledger import State
+from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import Sample, Wants
 from openclaw_rl.core.turn import Turn
@@ -88,8 +89,9 @@ class Talk:
         said = replace(verdict(name, -1), hints=tuple(Hint(text, source) for text in hints))
         assert await self.flow.store.judge(said, keep=Hint(hints[0]))
 
-    async def accepted(self, name: str = "good", parent: str = "first", score: int = 1) -> None:
+    async def accepted(self, name: str = "good", parent: str = "first", score: int = 1, says: str = "") -> None:
         again = replace(turn(name, at_s=2.0), parent=parent, completion=completion(REDONE), prompt=Prompt(TALK))
+        again = replace(again, reply=message(Role.ASSISTANT, says)) if says else again
         await self._served(again)
         assert await self.flow.store.judge(verdict(name, score))
 

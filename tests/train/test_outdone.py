@@ -13,6 +13,7 @@ from openclaw_rl.core.hint import Carry
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.store.tables.lessons import Refusal
 from openclaw_rl.teach.in_use import OUTDONE, HintsInUse
+from openclaw_rl.teach.misheard import are_quotes_in
 from openclaw_rl.teach.redone import Hindsight
 from openclaw_rl.teach.settings import TeachSettings
 
@@ -100,14 +101,30 @@ async def test_a_version_that_learned_an_outdone_hint_stays_and_is_not_made_agai
 
 async def test_a_step_that_reads_an_outdone_hint_is_not_disturbed(talk: Talk) -> None:
     outdone(talk)
-    misheard = talk.flow.teach.teacher.misheard
-    assert misheard is not None
-    misheard.in_step = lambda: frozenset({"first"})
+    talk.flow.teach.leave_steps_alone(lambda: frozenset({"first"}))
     await talk.corrected(LONG)
     await talk.accepted()
     while await talk.flow.teach.once():
         pass
     assert await talk.flow.state("first") is State.READY
-    misheard.in_step = frozenset  # it was given up
+    talk.flow.teach.leave_steps_alone(frozenset)  # it was given up
     await talk.flow.teach.once()
     assert await talk.flow.state("first") is DropReason.MISHEARD
+
+
+def test_a_hint_that_quotes_what_the_accepted_reply_says_was_heard_right() -> None:
+    assert are_quotes_in('Begin the reply with "Okay!"', "OKAY! It is four.")
+    assert not are_quotes_in('Begin the reply with "Okay!" and end with "Bye."', "Okay! It is four.")
+    assert not are_quotes_in("Keep the reply short.", "Keep the reply short.")
+
+
+async def test_and_does_not_give_way(talk: Talk) -> None:
+    base = outdone(talk)
+    quoting = 'Say "ok".'
+    talk.base.hinted[quoting] = -7.5
+    await talk.corrected(quoting)
+    await talk.accepted(says="ok, four")
+    while await talk.flow.teach.once():
+        pass
+    assert base.taught == []
+    assert await talk.flow.state("first") is State.READY

@@ -8,14 +8,11 @@ from collections.abc import Sequence
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.verdict import Vote
 from openclaw_rl.wording import words
+from openclaw_rl.wording.quotes import quoted, without_quotes
 from openclaw_rl.wording.words import language, language_of, languages_named, number_words, patterns, plain, telling
 
 MIN_CHARS = 10  # letters of an alphabet; fewer of a script in which letters are words
 _MARKED = re.compile(r"\[HINT_START\](.*?)\[HINT_END\]", re.DOTALL)
-_QUOTED = re.compile(
-    '"([^"]+)"|“([^”“]+)[”“]|„([^“”]+)[“”]|«([^»]+)»|‹([^›]+)›|「([^」]+)」|『([^』]+)』|‘([^’]+)’(?!\\w)|`([^`]+)`'
-    "|(?<!\\w)'([^']+)'(?!\\w)"
-)
 _NUMBER = re.compile(r"\d+")
 _NAME = re.compile(r"(?<=[^.!?:\n\"“„«] )[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ]+\b")
 _LATIN = re.compile("[A-Za-zÀ-ÖØ-öø-ÿ]")
@@ -78,11 +75,11 @@ def is_said(hint: str, said: str, *, asked: str = "") -> bool:
 
 
 def _are_quotes_said(hint: str, said: str) -> bool:
-    quoted = [next(part for part in found.groups() if part) for found in _QUOTED.finditer(hint)]
-    bare = [] if quoted else [found["x"] for pattern in patterns("literal") for found in pattern.finditer(hint)]
+    quotes = quoted(hint)
+    bare = [] if quotes else [found["x"] for pattern in patterns("literal") for found in pattern.finditer(hint)]
     # "with a short summary" describes; "with Good morning" is to be written literally.
     literal = [text for text in bare if text[:1].isupper() or text.rstrip().endswith(("!", "?"))]
-    return all(plain(text) in said for text in (*quoted, *literal))
+    return all(plain(text) in said for text in (*quotes, *literal))
 
 
 def _are_numbers_said(hint: str, said: str, asked: str) -> bool:
@@ -98,7 +95,7 @@ def _are_names_said(hint: str, said: str, asked: str) -> bool:
     spoken = language_of(hint)
     if spoken is None or language(spoken).capitals != "names" or not _LATIN.search(said):
         return True
-    names = telling(" ".join(_NAME.findall(_QUOTED.sub(" ", hint))), "known", "idle", "blame", "forbids")
+    names = telling(" ".join(_NAME.findall(without_quotes(hint))), "known", "idle", "blame", "forbids")
     heard = plain(f"{said} {asked}")
     return all(name in heard for name in names)
 

@@ -299,8 +299,7 @@ def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Ins
         candidate_made=candidate_made,
         version_settled=version_settled,
     )
-    if teaching.teacher.misheard is not None:
-        teaching.teacher.misheard.in_step = lambda: training.turns_in_step
+    teaching.leave_steps_alone(lambda: training.turns_in_step)
     judging = JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle)
     return Installation(
         config=config,

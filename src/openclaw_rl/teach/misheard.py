@@ -35,6 +35,8 @@ from openclaw_rl.teach.demonstrate import FOLLOWED_NATS, Demonstrator
 from openclaw_rl.teach.in_use import OUTDONE as OUTDONE_HINT
 from openclaw_rl.teach.in_use import HintsInUse
 from openclaw_rl.wording.likeness import is_general
+from openclaw_rl.wording.quotes import quoted
+from openclaw_rl.wording.words import plain
 
 log = logging.getLogger(__name__)
 CHANGED_NATS = 4.0  # by which the conversation must make an accepted reply likelier, or it shows nothing
@@ -53,9 +55,9 @@ class MisheardHints:
     Kept hints that were misheard are retired. The accepted reply is learned from instead, with the user's own words as
     the hint: `own_words` makes it of what followed a reply, None if that says nothing.
 
-    Hints that these words *outdo* were not misheard for certain. They give way once a sample with these words was made:
-    a version that learned them stays, and a step that reads them is not disturbed. `in_step` returns the turns of the
-    step that is being taken.
+    Hints that these words *outdo* were not misheard for certain, and those that quote what is in the reply were not.
+    The others give way once a sample with these words was made: a version that learned them stays, and a step that
+    reads them is not disturbed. `in_step` returns the turns of the step that is being taken.
     """
 
     store: Store
@@ -172,7 +174,8 @@ class MisheardHints:
             nats = await explained(self.engine, self.renderer, accepted, row.turn, [*hints, *own])
             if wrong := [hint for hint in hints if is_misheard(nats, hint)]:
                 await self._undo(row, wrong)
-            if less := [hint for hint in hints if hint in wrong or any(is_outdone(nats, hint, said) for said in own)]:
+            doubted = [hint for hint in hints if not are_quotes_in(hint, accepted.reply.text)]
+            if less := [*wrong, *(hint for hint in doubted if any(is_outdone(nats, hint, said) for said in own))]:
                 _remember(self._outdone, row.turn.id, frozenset(less))
             parent = row.turn.parent
         return True
@@ -247,6 +250,12 @@ def is_misheard(nats: Mapping[str, float], hint: str) -> bool:
 def is_outdone(nats: Mapping[str, float], hint: str, own: str) -> bool:
     """Whether its user's own words explain a reply much better than a hint does."""
     return nats.get(hint, math.inf) < OUTDONE * nats.get(own, 0.0)
+
+
+def are_quotes_in(hint: str, reply: str) -> bool:
+    """Whether a hint quotes something, and all of it is in a reply: that hint was heard right."""
+    quotes = quoted(hint)
+    return bool(quotes) and all(plain(text) in plain(reply) for text in quotes)
 
 
 def is_accepted(row: JudgedTurn) -> bool:

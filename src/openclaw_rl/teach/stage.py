@@ -67,6 +67,11 @@ class TeachStage:
         self.floods = self.floods or DailyCounts(self.settings)
         self._in_vain = CorrectionMonitor(self.settings.in_vain_turns)
 
+    def leave_steps_alone(self, in_step: Callable[[], frozenset[str]]) -> None:
+        """Sets what returns the turns of the step that is being taken."""
+        if self.teacher.misheard is not None:
+            self.teacher.misheard.in_step = in_step
+
     async def run(self) -> None:
         """Teaches until cancelled."""
         self.is_resting = False
