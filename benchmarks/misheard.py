@@ -49,7 +49,7 @@ async def looked_at(ground: Ground, user: Visitor, number: int, words: str) -> C
     for seed in range(AGAIN):
         told = told_after(corrected.messages, corrected.reply, [words])
         again = await ground.answer("again", told, seed, temperature=1.0)
-        nats = await explained(ground.engine, ground.renderer, again, corrected, [right, words, *others])
+        nats = await explained(ground.engine, ground.renderer, again, corrected, [right, *others], own=[words])
         wrong = [hint for hint in nats if is_misheard(nats, hint)]
         doubted = [hint for hint in (*others, right) if not are_quotes_in(hint, again.reply.text)]
         less = [*wrong, *(hint for hint in doubted if is_outdone(nats, hint, words))]

@@ -35,7 +35,7 @@ class Base:
 
     alone: float = -10.0
     told: float = -1.0
-    hinted: dict[str, float] = field(default_factory=lambda: {SHORT: -2.0, LONG: -9.0, WORDS: -8.5})
+    hinted: dict[str, float] = field(default_factory=lambda: {SHORT: -2.0, LONG: -9.0, WORDS: -2.0})
     is_away: bool = False
     asked: int = 0
 

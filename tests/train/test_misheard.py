@@ -59,7 +59,8 @@ async def test_a_hint_that_the_accepted_reply_does_not_follow_teaches_nothing(ta
 @pytest.mark.parametrize(
     "base",
     [
-        Base(hinted={LONG: -7.9, WORDS: -8.5}),  # it follows the hint
+        Base(hinted={LONG: -7.9, WORDS: -5.0}),  # it follows the hint
+        Base(hinted={LONG: -9.0, WORDS: -6.5}),  # nor do the user's own words explain it: its result is another one
         Base(told=-6.5),  # the conversation hardly changed what is said
         Base(is_away=True),
     ],

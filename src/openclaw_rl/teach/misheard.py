@@ -171,7 +171,7 @@ class MisheardHints:
                 return True
             hints = [hint.text for hint in row.verdict.hints if hint.source is HintSource.JUDGE]
             own = [hint.text for hint in self.meant(row)]
-            nats = await explained(self.engine, self.renderer, accepted, row.turn, [*hints, *own])
+            nats = await explained(self.engine, self.renderer, accepted, row.turn, hints, own=own)
             if wrong := [hint for hint in hints if is_misheard(nats, hint)]:
                 await self._undo(row, wrong)
             doubted = [hint for hint in hints if not are_quotes_in(hint, accepted.reply.text)]
@@ -213,9 +213,18 @@ class MisheardHints:
 
 
 async def explained(
-    engine: Engine, renderer: Renderer, accepted: Turn, corrected: Turn, hints: Sequence[str]
+    engine: Engine,
+    renderer: Renderer,
+    accepted: Turn,
+    corrected: Turn,
+    hints: Sequence[str],
+    *,
+    own: Sequence[str] = (),
 ) -> dict[str, float]:
     """By how many nats each hint makes a reply likelier as the answer to the request that was corrected before it.
+
+    The user's `own` words are among them. If even these make it hardly likelier, nothing is known: the reply has
+    another content, such as a wrong result, and was accepted all the same.
 
     Nothing is known if the reply is the corrected one again or no answer to the request, if the conversation hardly
     makes it likelier, if a tool is called, if the prompt has images or a grammar constrained the reply, and if the
@@ -233,13 +242,13 @@ async def explained(
         alone = sum(await reply_logp(engine, bare, said, BASE))
         if sum(await reply_logp(engine, accepted.prompt, said, BASE)) - alone < CHANGED_NATS:
             return {}
-        for hint in hints:
+        for hint in (*hints, *own):
             hinted = await reading(renderer, corrected, [PlacedHint(asked, "", hint)])
             if hinted is not None:
                 found[hint] = sum(await reply_logp(engine, hinted, said, BASE)) - alone
     except EngineError:
         return {}
-    return found
+    return {} if own and max(found.get(said, 0.0) for said in own) < CHANGED_NATS else found
 
 
 def is_misheard(nats: Mapping[str, float], hint: str) -> bool:
