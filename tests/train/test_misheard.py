@@ -81,9 +81,13 @@ async def test_a_reply_that_was_judged_before_the_correction_waits_for_its_verdi
     await talk.flow.teach.once()
     assert await talk.flow.state("good") is State.JUDGED
     assert not talk.base.asked
+    assert talk.flow.teach._looked > 0  # others do not wait behind it
     await talk.judged(LONG)
     await talk.flow.teach.once()
     assert await talk.flow.state("first") is DropReason.MISHEARD
+    while await talk.flow.teach.once():
+        pass
+    assert await talk.flow.state("good") is not State.JUDGED
 
 
 @pytest.mark.parametrize("score", [0, -1])

@@ -64,20 +64,17 @@ async def test_a_hint_stays_if_its_users_own_words_cannot_be_followed(talk: Talk
     assert (await kept_hints(talk))[LONG] != OUTDONE
 
 
-async def test_a_hint_that_explains_two_thirds_as_much_as_its_users_own_words_stays(talk: Talk) -> None:
+@pytest.mark.parametrize(
+    ("nats", "hints"),
+    [(-5.0, [LONG]), (-7.5, [LONG, SHORT])],
+    ids=["it explains two thirds as much as the words", "another hint of the correction is not outdone"],
+)
+async def test_a_correction_stays_if_its_users_own_words_do_not_outdo_all_of_it(
+    talk: Talk, nats: float, hints: list[str]
+) -> None:
     base = outdone(talk)
-    talk.base.hinted[LONG] = -5.0
-    await talk.corrected(LONG)
-    await talk.accepted()
-    while await talk.flow.teach.once():
-        pass
-    assert base.taught == []
-    assert await talk.flow.state("first") is State.READY
-
-
-async def test_one_hint_that_is_not_outdone_keeps_the_correction(talk: Talk) -> None:
-    base = outdone(talk)
-    await talk.corrected(LONG, SHORT)
+    talk.base.hinted[LONG] = nats
+    await talk.corrected(*hints)
     await talk.accepted()
     while await talk.flow.teach.once():
         pass

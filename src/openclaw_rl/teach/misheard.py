@@ -32,8 +32,7 @@ from openclaw_rl.store.rows import JudgedTurn, TurnRow
 from openclaw_rl.teach.asking import reading, reply_logp
 from openclaw_rl.teach.assemble import bare_prompt
 from openclaw_rl.teach.demonstrate import FOLLOWED_NATS, Demonstrator
-from openclaw_rl.teach.in_use import OUTDONE as OUTDONE_HINT
-from openclaw_rl.teach.in_use import HintsInUse
+from openclaw_rl.teach.in_use import OUTDONE, HintsInUse
 from openclaw_rl.wording.likeness import is_general
 from openclaw_rl.wording.quotes import quoted
 from openclaw_rl.wording.words import plain
@@ -41,7 +40,9 @@ from openclaw_rl.wording.words import plain
 log = logging.getLogger(__name__)
 CHANGED_NATS = 4.0  # by which the conversation must make an accepted reply likelier, or it shows nothing
 ANSWERS = 0.2  # share of tokens in common with the corrected reply, at least: else it may be a mere "You are welcome."
-OUTDONE = 0.6  # share of what the user's own words explain of an accepted reply: a hint that explains less gives way
+OUTDONE_SHARE = (
+    0.6  # share of what the user's own words explain of an accepted reply: a hint that explains less gives way
+)
 CORRECTED_MOST = 8  # corrections of one request that are examined
 HELD = 10_000  # turns that are remembered
 
@@ -68,8 +69,9 @@ class MisheardHints:
     own_words: Callable[[NextState], Hint | None] = lambda after: Hint(after.text, HintSource.FOLLOWUP)
     in_step: Callable[[], frozenset[str]] = frozenset
     now: Callable[[], float] = time.time
-    is_waiting: bool = False  # accepted replies wait for the verdicts on the corrections before them
+    look_again: bool = False  # accepted replies were left out, and can be looked at now
     _examined: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # accepted turns; no hints
+    _awaited: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # accepted turns, by unjudged one
     _misheard: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # hints, by corrected turn
     _outdone: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # with those that were misheard
     _undoing: dict[str, bool] = field(default_factory=dict)  # samples to drop; whether versions are taken back, too
@@ -77,6 +79,7 @@ class MisheardHints:
     def let_go(self) -> None:
         """Removes what is remembered of turns, as after a restart."""
         self._examined.clear()
+        self._awaited.clear()
         self._misheard.clear()
         self._outdone.clear()
         self._undoing.clear()
@@ -87,15 +90,18 @@ class MisheardHints:
         Looks at each accepted reply among them once, and undoes what it shows to be misheard in other turns. One that
         was judged before the correction that it answers is left out until that has its verdict, too.
         """
-        waiting = set[str]()
-        for row in rows:
-            if row.turn.id not in self._examined and is_accepted(row):
-                if await self._look_back(row.turn):
-                    _remember(self._examined, row.turn.id, frozenset())
-                else:
-                    waiting.add(row.turn.id)
-        self.is_waiting = bool(waiting)
-        rows = [row for row in rows if row.turn.id not in waiting]
+        for name in {row.turn.id for row in rows} & self._awaited.keys():
+            for accepted in self._awaited.pop(name):  # before this correction is learned from
+                turn = await self.store.turn(accepted)
+                if turn is not None:
+                    await self._is_examined(turn)
+            self.look_again = True
+        left_out = {
+            row.turn.id
+            for row in rows
+            if row.turn.id not in self._examined and is_accepted(row) and not await self._is_examined(row.turn)
+        }
+        rows = [row for row in rows if row.turn.id not in left_out]
         for name, takes_back in tuple(self._undoing.items()):
             if await self._is_undone(name, takes_back):
                 del self._undoing[name]
@@ -155,20 +161,28 @@ class MisheardHints:
             if less := self.outdone(row):
                 log.info("outdone turn=%s: its user's own words explain more of what was accepted", row.turn.id)
                 if self.hints is not None:
-                    await self.hints.misheard(row.turn, sorted(less), why=OUTDONE_HINT)
+                    await self.hints.misheard(row.turn, sorted(less), why=OUTDONE)
                 if not await self._is_undone(row.turn.id, takes_back=False):
                     self._undoing.setdefault(row.turn.id, False)
         return sample
 
-    async def _look_back(self, accepted: Turn) -> bool:
+    async def _is_examined(self, accepted: Turn) -> bool:
         """Compares an accepted reply with the corrections before it; False if one of them has no verdict yet."""
+        awaited = await self._look_back(accepted)
+        if awaited is None:
+            _remember(self._examined, accepted.id, frozenset())
+        else:
+            _remember(self._awaited, awaited, self._awaited.get(awaited, frozenset()) | {accepted.id})
+        return awaited is None
+
+    async def _look_back(self, accepted: Turn) -> str | None:
         parent = accepted.parent
         for _ in range(CORRECTED_MOST):
             row = None if parent is None else await self.store.row(parent)
             if row is not None and row.state is State.PAIRED:
-                return False
+                return row.turn.id
             if row is None or row.verdict is None or row.verdict.score is None or row.verdict.score >= 0:
-                return True
+                return None
             hints = [hint.text for hint in row.verdict.hints if hint.source is HintSource.JUDGE]
             own = [hint.text for hint in self.meant(row)]
             nats = await explained(self.engine, self.renderer, accepted, row.turn, hints, own=own)
@@ -178,7 +192,7 @@ class MisheardHints:
             if less := [*wrong, *(hint for hint in doubted if any(is_outdone(nats, hint, said) for said in own))]:
                 _remember(self._outdone, row.turn.id, frozenset(less))
             parent = row.turn.parent
-        return True
+        return None
 
     async def _undo(self, row: TurnRow, wrong: Sequence[str]) -> None:
         turn = row.turn
@@ -258,7 +272,7 @@ def is_misheard(nats: Mapping[str, float], hint: str) -> bool:
 
 def is_outdone(nats: Mapping[str, float], hint: str, own: str) -> bool:
     """Whether its user's own words explain a reply much better than a hint does."""
-    return nats.get(hint, math.inf) < OUTDONE * nats.get(own, 0.0)
+    return nats.get(hint, math.inf) < OUTDONE_SHARE * nats.get(own, 0.0)
 
 
 def are_quotes_in(hint: str, reply: str) -> bool:

@@ -153,8 +153,9 @@ class TeachStage:
             if not is_whole:
                 return True
             self._unanswering.clear()
-            is_waiting = self.teacher.misheard is not None and self.teacher.misheard.is_waiting
-            self._looked = 0 if is_waiting else max([self._looked, *(row.seq for row in rows)])
+            self._looked = max([self._looked, *(row.seq for row in rows)])
+            if self.teacher.misheard is not None and self.teacher.misheard.look_again:
+                self._looked, self.teacher.misheard.look_again = 0, False
             if has_moved or len(rows) < AT_ONCE:
                 return has_moved
             if self.clock() >= until_s:
