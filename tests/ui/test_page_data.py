@@ -115,8 +115,9 @@ async def test_what_watchers_were_shown_is_dropped_when_something_is_forgotten(
 
 
 async def test_conversations_are_listed_searched_and_read_turn_by_turn(
-    http: aiohttp.ClientSession, store: Store
+    http: aiohttp.ClientSession, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("openclaw_rl.serve.control.conversations.LOOK_S", 60.0)  # on a busy machine a page ends early
     for at in range(3):
         await judged(store, f"t{at}", -1 if at else 1, session=f"owner:{at}")
         await store.add_turn(a_turn(f"u{at}", session=f"owner:{at}", user="owner"), chain=f"u{at}")
