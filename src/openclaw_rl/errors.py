@@ -85,6 +85,10 @@ class EngineError(OpenClawRLError):
     """The engine cannot do what was asked of it, or its process is gone."""
 
 
+class EngineAwayError(EngineError):
+    """No server of the engine answers at present; each is tried again, so the same may be asked again."""
+
+
 class ClusterError(EngineError):
     """A cluster or a node of it is gone, or cannot do what was asked; it is tried again."""
 

@@ -107,14 +107,14 @@ async def test_a_model_wavers_where_it_is_sure_of_something_else_without_the_hin
     )
 
 
-class Full(Base):
+class Refusing(Base):
     """Refuses to score anything."""
 
     async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
-        raise RequestError("the queue is full")
+        raise RequestError("the prompt is too long")
 
 
-async def test_a_full_queue_is_an_engine_that_is_away() -> None:
+async def test_a_refused_request_is_an_engine_that_cannot() -> None:
     said = SampledReply((7, 7, 7), (-0.1,) * 3, BASE)
-    with pytest.raises(EngineError, match="the queue is full"):
-        await others(Full()).content.wavers(Prompt((1,)), Prompt((2,)), said)
+    with pytest.raises(EngineError, match="the prompt is too long"):
+        await others(Refusing()).content.wavers(Prompt((1,)), Prompt((2,)), said)

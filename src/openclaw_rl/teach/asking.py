@@ -1,9 +1,15 @@
-"""Queries to an engine besides the replies that it serves: how likely a reply is, and what it would reply."""
+"""Queries to an engine besides the replies that it serves: how likely a reply is, and what it would reply.
+
+While an engine has more requests than it takes, or no server of it answers, a query waits: a lesson that was made
+without it would teach one example and not the wish.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from openclaw_rl.core.completion import Completion, Scores
 from openclaw_rl.core.hint import CONCERNS_NATS, PlacedHint, with_hints
@@ -13,7 +19,12 @@ from openclaw_rl.core.sample import SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.errors import EngineError, RequestError
+from openclaw_rl.errors import EngineAwayError, EngineError, RequestError
+
+log = logging.getLogger(__name__)
+FULL = 429  # the status of a request that an engine has no room for
+PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0  # before a query is asked again; it doubles
+Answer = TypeVar("Answer")
 
 STRANGE_NATS = 0.2  # a token, by which the base model may find a reply less likely than the weights that sampled it
 
@@ -39,7 +50,7 @@ async def reply_logp(
 ) -> tuple[float, ...]:
     """The log-probability of each token of a reply to a prompt, in nats.
 
-    Raises EngineError, also if the engine refuses the request (full queue).
+    Raises EngineError, also if the engine refuses the request.
     """
     return (await reply_scores(engine, prompt, said, version)).logp
 
@@ -49,19 +60,35 @@ async def reply_scores(
 ) -> Scores:
     """The same, and the `top_k` likeliest tokens at each place of the reply. Raises EngineError as well."""
     whole = Prompt(prompt.tokens + said, images=prompt.images)
-    try:
-        return await engine.score(whole, start=len(prompt), version=version, top_k=top_k)
-    except RequestError as problem:
-        raise EngineError(str(problem)) from problem
+    return await _answered(lambda: engine.score(whole, start=len(prompt), version=version, top_k=top_k))
 
 
 async def sampled_reply(engine: Engine, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> SampledReply:
-    """A version's reply to a prompt. Raises EngineError, also if the engine refuses the request (full queue)."""
-    try:
+    """A version's reply to a prompt. Raises EngineError, also if the engine refuses the request."""
+
+    async def sampled() -> SampledReply:
         said = [item async for item in engine.generate(prompt, sampling, version)]
-    except RequestError as problem:
-        raise EngineError(str(problem)) from problem
-    return SampledReply(tuple(item.token for item in said), tuple(item.logp for item in said), version)
+        return SampledReply(tuple(item.token for item in said), tuple(item.logp for item in said), version)
+
+    return await _answered(sampled)
+
+
+async def _answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """The engine's answer, asked for again while it is full or away. Raises EngineError."""
+    pause_s = PAUSE_S
+    while True:
+        try:
+            return await ask()
+        except RequestError as problem:
+            if problem.status != FULL:
+                raise EngineError(str(problem)) from problem
+            why = str(problem)
+        except EngineAwayError as problem:
+            why = str(problem)
+        await asyncio.sleep(pause_s)
+        if pause_s < LONGEST_PAUSE_S <= 2 * pause_s:  # said once, after a while
+            log.info("learning waits for the engine: %s", why)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 async def are_shown(

@@ -43,7 +43,7 @@ from openclaw_rl.engines.remote.sglang import Sglang
 from openclaw_rl.engines.remote.this_machine import ThisMachine
 from openclaw_rl.engines.remote.vllm import Vllm
 from openclaw_rl.engines.settings import EngineKind, EngineSettings, RemoteSettings
-from openclaw_rl.errors import AdapterError, ConfigError, EngineError, RequestError, first_error
+from openclaw_rl.errors import AdapterError, ConfigError, EngineAwayError, EngineError, RequestError, first_error
 
 log = logging.getLogger(__name__)
 ATTEMPTS = 4  # of one request, on servers that die during it
@@ -169,7 +169,7 @@ class RemoteEngine:
                         replica.is_down()
                     except ServerRefusal as problem:
                         self._refused(replica, version, problem)
-        raise EngineError("every server that was asked went away", fix="see the servers' own messages")
+        raise EngineAwayError("every server that was asked went away", fix="see the servers' own messages")
 
     async def load(self, adapter: Adapter) -> None:
         """Loads a version on every server that is up; others get it when they come back."""
@@ -275,7 +275,7 @@ class RemoteEngine:
                 self._read += len(prompt)
                 yield last
                 return
-        raise EngineError("every server that was asked went away", fix="see the servers' own messages")
+        raise EngineAwayError("every server that was asked went away", fix="see the servers' own messages")
 
     def _refused(self, replica: Replica, version: PolicyVersion, problem: ServerRefusal) -> None:
         """Returns if another attempt may succeed; else raises the error that the refusal means."""
@@ -295,7 +295,7 @@ class RemoteEngine:
         until = asyncio.get_running_loop().time() + patience_s(self._settings.remote)
         while not any(replica.is_up for replica in self._replicas):
             if self._is_closing or asyncio.get_running_loop().time() > until:
-                raise EngineError("no server of the model answers", fix="see the servers' own messages")
+                raise EngineAwayError("no server of the model answers", fix="see the servers' own messages")
             await asyncio.sleep(0.05)
         return placed(prompt, [replica for replica in self._replicas if replica.is_up])
 
