@@ -89,6 +89,10 @@ class EngineAwayError(EngineError):
     """No server of the engine answers at present; each is tried again, so the same may be asked again."""
 
 
+class BeyondContextError(EngineError):
+    """What was asked has more tokens than the model's context holds."""
+
+
 class ClusterError(EngineError):
     """A cluster or a node of it is gone, or cannot do what was asked; it is tried again."""
 

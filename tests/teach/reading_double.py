@@ -9,6 +9,7 @@ from carry_doubles import label_renderer
 
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.completion import Completion, Finish, SampledToken, Scores
+from openclaw_rl.core.engine import EngineInfo
 from openclaw_rl.core.hint import PlacedHint, with_hints
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.prompt import Prompt
@@ -37,7 +38,12 @@ class Reader:
     learned: tuple[int, ...] = ()
     is_away: bool = False
     longest: int | None = None
+    room: int = 1 << 20
     asked: list[PolicyVersion] = field(default_factory=list)
+
+    @property
+    def info(self) -> EngineInfo:
+        return EngineInfo("reader", "reader", 0, 512, self.room, (2,), "none", "none", 0, ())
 
     def _reply(self, prompt: Sequence[int]) -> tuple[int, ...]:
         (read,) = [told for told in self.says if prompt_of(told).tokens == tuple(prompt)]

@@ -73,12 +73,13 @@ async def test_nothing_is_learned_where_replies_without_the_hint_disagree() -> N
 
 @dataclass
 class Guessing(Seldom):
-    """Replies now so, now so without a hint to the first `guessed` requests that it was asked with one."""
+    """Without a hint it replies in two ways to `guessed` of the requests that it was asked with one, but the first."""
 
     guessed: int = 0
+    known: int = 2
 
     def says(self, read: str, seed: int | None = None) -> str:
-        if read in self.asked[: self.guessed] and seed is not None and seed >= 1_000:
+        if read in self.asked[self.known : self.known + self.guessed] and seed is not None and seed >= 1_000:
             return f"no {self.asked.index(read)}"
         return super().says(read, seed)
 
@@ -86,6 +87,13 @@ class Guessing(Seldom):
 @pytest.mark.parametrize(("guessed", "is_taught"), [(0, True), (4, True), (5, False)])
 async def test_nothing_is_taught_there_if_a_result_is_seldom_known(guessed: int, is_taught: bool) -> None:
     assert bool(await near(Guessing(unlikely=-6.0, contrary=2, guessed=guessed))) is is_taught
+
+
+@pytest.mark.parametrize(("contrary", "is_taught"), [(2, False), (3, True)])
+async def test_a_contrary_reply_to_a_request_whose_result_is_not_known_shows_nothing(
+    contrary: int, is_taught: bool
+) -> None:
+    assert bool(await near(Guessing(unlikely=-6.0, contrary=contrary, guessed=1, known=0))) is is_taught
 
 
 @pytest.mark.parametrize(("asked", "most"), [("Why does bread rise?", 3), ("What is 2 + 2?", 0)])

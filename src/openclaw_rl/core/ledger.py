@@ -112,7 +112,7 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.IN_VAIN: "check whether what is asked for contradicts itself, or the judge errs; teach.in_vain_turns",
     DropReason.MEMORY_ONLY: "set carry to weights or bridge, if the weights are to learn too",
     DropReason.LEARNED: "nothing: the model gives this reply without its hints as well",
-    DropReason.TOO_LONG: "raise train.max_sample_tokens, if memory allows",
+    DropReason.TOO_LONG: "raise train.max_sample_tokens, if memory and the model's context allow it",
     DropReason.TOO_DEAR: "raise trainer.timeout_s or trainer.threads, or train on a GPU, and start the server again: "
     "they wait for a step then; or lower train.max_sample_tokens to leave such turns out",
     DropReason.STALE: "raise train.max_lag, or lower train.batch_size so that samples wait less",

@@ -19,10 +19,11 @@ from openclaw_rl.core.sample import SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.errors import EngineAwayError, EngineError, RequestError
+from openclaw_rl.errors import BeyondContextError, EngineAwayError, EngineError, RequestError
 
 log = logging.getLogger(__name__)
 FULL = 429  # the status of a request that an engine has no room for
+BEYOND = "context_length_exceeded"  # the code of one that the model's context has no room for
 PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0  # before a query is asked again; it doubles
 Answer = TypeVar("Answer")
 
@@ -74,14 +75,17 @@ async def sampled_reply(engine: Engine, prompt: Prompt, sampling: Sampling, vers
 
 
 async def _answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """The engine's answer, asked for again while it is full or away. Raises EngineError."""
+    """The engine's answer, asked for again while it is full or away.
+
+    Raises EngineError: BeyondContextError where the model's context has no room.
+    """
     pause_s = PAUSE_S
     while True:
         try:
             return await ask()
         except RequestError as problem:
             if problem.status != FULL:
-                raise EngineError(str(problem)) from problem
+                raise (BeyondContextError if problem.code == BEYOND else EngineError)(str(problem)) from problem
             why = str(problem)
         except EngineAwayError as problem:
             why = str(problem)

@@ -13,7 +13,7 @@ import logging
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from openclaw_rl.core.hint import last_user_index, told_after
 from openclaw_rl.core.message import Message
@@ -75,7 +75,10 @@ class ContradictionCounts:
 
 @dataclass(frozen=True, slots=True)
 class ContentCheck:
-    """Asks the base model. A reply ends with one of `stop_ids` within `longest` tokens; `warmth` is the temperature."""
+    """Asks the base model. A reply ends with one of `stop_ids`; `warmth` is the temperature.
+
+    It has at most `longest` tokens, or more where a method is told so.
+    """
 
     engine: Engine
     renderer: Renderer
@@ -134,9 +137,8 @@ class ContentCheck:
             return hint, tuple(shown)
         kept = {said.tokens: said for said, is_contrary in zip(shown, found, strict=True) if not is_contrary}
         log.info("contradictions turn=%s: %d of %d replies given its hint", turn.id, sum(found), len(found))
-        check = replace(self, longest=max(self.longest, 2 * len(turn.completion.tokens)))
         for seed in range(SECONDS):
-            second = await check.second(hinted, anchored, seed)
+            second = await self.second(hinted, anchored, seed, 2 * len(turn.completion.tokens))
             if second is None or await self._loses_number(turn, second):
                 continue
             if not await slips(self.engine, bares, hinted, second.tokens):
@@ -188,21 +190,22 @@ class ContentCheck:
         lost = [before - after for before, after in zip(hinted_logp, anchored_logp, strict=True)]
         return max(lost[FIRST:], default=0.0) >= CONTRADICTS_NATS
 
-    async def second(self, hinted: Prompt, anchored: Prompt, seed: int) -> SampledReply | None:
+    async def second(self, hinted: Prompt, anchored: Prompt, seed: int, longest: int = 0) -> SampledReply | None:
         """A reply to the anchored prompt whose beginning is likely enough after the hinted prompt, too.
 
         None if it does not end, or if its first `FIRST` + 1 tokens are too unlikely there (`OPENS_NATS`). Raises
         EngineError.
         """
-        said = await self.drawn(anchored, seed)
+        said = await self.drawn(anchored, seed, longest)
         if said is None:
             return None
         opening = said.tokens[: FIRST + 1]
         nats = -sum(await reply_logp(self.engine, hinted, opening, BASE))
         return said if nats <= OPENS_NATS * len(opening) else None
 
-    async def drawn(self, prompt: Prompt, seed: int) -> SampledReply | None:
-        """The base model's reply to a prompt; None if it does not end within `longest` tokens. Raises EngineError."""
-        sampling = Sampling(max_tokens=self.longest, temperature=self.warmth, seed=seed, stop_ids=self.stop_ids)
+    async def drawn(self, prompt: Prompt, seed: int, longest: int = 0) -> SampledReply | None:
+        """The base model's reply to a prompt; None if it does not end within so many tokens. Raises EngineError."""
+        most = max(self.longest, longest)
+        sampling = Sampling(max_tokens=most, temperature=self.warmth, seed=seed, stop_ids=self.stop_ids)
         said = await sampled_reply(self.engine, prompt, sampling, BASE)
         return said if said.tokens and said.tokens[-1] in self.stop_ids else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from openclaw_rl.core.hint import PlacedHint, last_user_index, orders
@@ -18,10 +19,10 @@ from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.errors import EngineError
+from openclaw_rl.errors import BeyondContextError, EngineError
 from openclaw_rl.teach.asking import are_shown, concerns, is_strange, reading, reply_logp, sampled_reply
 from openclaw_rl.teach.elsewhere import OtherRequests
-from openclaw_rl.teach.near import NearRequests
+from openclaw_rl.teach.near import NearReplies, NearRequests
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.wording.likeness import is_general
 
@@ -75,7 +76,8 @@ class Demonstrator:
         the `known` hints that the reply follows: hints that concern the request and make the reply likelier than after
         the `bare` prompt, without hints. The others concern something else, and a small model becomes confused by
         many. Without a hint that has an effect the sample has none. If the prompt has images, a grammar constrained the
-        reply or the engine is unavailable, the sample is returned as assembled, with all known hints.
+        reply or the engine is unavailable, the sample is returned as assembled, with all known hints. Raises
+        BeyondContextError if the model's context has no room for the conversation with a hint.
 
         What the reply follows already must not be unlearned without need. So, if it follows known hints, the turn's
         hint must change the reply even with these in the prompt (`_moving`). If it does not, it is tried without them,
@@ -104,6 +106,8 @@ class Demonstrator:
                     alone = _lasting(await assembled(()), turn)
                     found = await self._moving(turn, bare, alone, sum(turn.completion.logp))
             return replace(sample, hints=()) if found is None else await self._elsewhere(turn, known, found.sample)
+        except BeyondContextError:
+            raise
         except EngineError:
             return await assembled(known)
 
@@ -126,16 +130,20 @@ class Demonstrator:
         If many of the base model's replies with the hint lose the number that they end with otherwise, and no others
         can be drawn, it cannot follow this wish: then the sample has no hints.
 
-        As given without `others`, or if the hint would not mean the same in another task. Raises EngineError.
+        As given without `others`, or if the hint would not mean the same in another task. What the model's context has
+        no room for is not checked. Raises EngineError.
         """
         (hint,) = sample.hints
         own = _own_words(hint.text, known)
         if self.others is None or not is_general(own, " ".join(item.text for item in turn.messages)):
             return sample
-        hint_prompt, shown = await self.others.content.consistent(turn, hint, sample.shown)
+        hint_prompt, shown, near = hint, sample.shown, NearReplies((), sample.shown)
         confuses = self.others.contradictions.confuses
         beside = [item for item in known if item.text != own and not confuses(item.text)]
-        near = await NearRequests(self.others).found(turn, own, beside, shown)
+        with suppress(BeyondContextError):
+            hint_prompt, shown = await self.others.content.consistent(turn, hint, shown)
+            near = NearReplies((), shown)
+            near = await NearRequests(self.others).found(turn, own, beside, shown)
         with_shipped = not near.replies
         elsewhere = () if confuses(own) else await self.others.shown(turn, own, beside, with_shipped=with_shipped)
         if confuses(own):
@@ -245,7 +253,7 @@ class Demonstrator:
         """
         if not known:
             return None
-        longest = self._longest(len(turn.completion.tokens))
+        longest = self._longest(bare, len(turn.completion.tokens))
         sampling = Sampling(max_tokens=longest, temperature=0.0, stop_ids=self.stop_ids)
         likeliest = await sampled_reply(self.engine, bare, sampling, await self.current(turn))
         if likeliest.tokens == turn.completion.tokens or len(likeliest.tokens) == longest:
@@ -285,7 +293,7 @@ class Demonstrator:
         found = [one for one, logp in zip(readings, hinted, strict=True) if logp - before >= FOLLOWED_NATS]
         if not found:
             return []
-        sampling = Sampling(max_tokens=self._longest(len(said)), temperature=0.0, stop_ids=self.stop_ids)
+        sampling = Sampling(max_tokens=self._longest(without, len(said)), temperature=0.0, stop_ids=self.stop_ids)
         own = await sampled_reply(self.engine, without, sampling, BASE)
         concern = await asyncio.gather(*(concerns(self.engine, own, prompt) for _, prompt in found))
         return [hint for (hint, _), is_concerned in zip(found, concern, strict=True) if is_concerned]
@@ -294,18 +302,19 @@ class Demonstrator:
         """The log-probability of a whole reply, in nats."""
         return sum(await reply_logp(self.engine, prompt, said, version))
 
-    def _longest(self, length: int) -> int:
+    def _longest(self, prompt: Prompt, length: int) -> int:
         """The number of tokens within which a reply must end, if the corrected one has `length` tokens."""
-        return max(self.settings.probe_tokens, 2 * length)
+        room = self.engine.info.context_length - len(prompt)
+        return max(1, min(room, max(self.settings.probe_tokens, 2 * length)))
 
     async def _shown(self, length: int, hint: HintPrompt) -> tuple[SampledReply, ...]:
         """Demonstrations of the hint: the likeliest reply given it, then sampled ones, without repetitions.
 
         If a reply may begin in several ways, the likeliest one begins in one of them, and does not show how the others
-        continue. Replies that do not end within `_longest(length)` tokens are left out; if the likeliest does not end,
+        continue. Replies that do not end within `_longest` tokens are left out; if the likeliest does not end,
         all are. They are sampled one after the other, so together they take one of the engine's places.
         """
-        longest = self._longest(length)
+        longest = self._longest(Prompt(hint.tokens), length)
         found: dict[tuple[int, ...], SampledReply] = {}
         for seed in range(1 + self.settings.demonstration_variants):
             temperature = 1.0 if seed else 0.0

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import statistics
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,7 @@ from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
-from openclaw_rl.errors import RequestError
+from openclaw_rl.errors import BeyondContextError, RequestError
 from openclaw_rl.teach.asking import are_shown, concerns, reply_logp
 from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
 from openclaw_rl.teach.made_up import MadeUpRequests, Opens, of_many_kinds, shipped, thanks
@@ -47,11 +48,15 @@ MORE_TOKENS = 1024  # that an earlier prompt may have after the prefix that it s
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Another request, as a conversation, the turn it was taken from, if any, and whether the user asked it."""
+    """Another request, as a conversation, the turn it was taken from, if any, and whether the user asked it.
+
+    `length` is how many tokens its reply had, or the median of the user's others where there was none.
+    """
 
     messages: tuple[Message, ...]
     turn: str = ""
     is_users: bool = False
+    length: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,11 @@ class AskedRequest:
     request: Request
     bare: Prompt
     seed: int
+
+    @property
+    def longest(self) -> int:
+        """The number of tokens within which a reply to it must end, if that is more than the settings say."""
+        return 2 * max(self.request.length, len(self.turn.completion.tokens))
 
 
 Reading = tuple[Sequence[str], Prompt | None, SampledReply | None]  # hints, the prompt with them, and a reply to it
@@ -89,7 +99,7 @@ class OtherRequests:
     warmth: float = WARMTH
     contradictions: ContradictionCounts = field(default_factory=ContradictionCounts)
     _made_up: MadeUpRequests = field(init=False)
-    _unhinted: OrderedDict[tuple[tuple[int, ...], int], SampledReply | None] = field(default_factory=OrderedDict)
+    _unhinted: OrderedDict[tuple[tuple[int, ...], int, int], SampledReply | None] = field(default_factory=OrderedDict)
 
     def __post_init__(self) -> None:
         self._made_up = MadeUpRequests(self.engine, self.stop_ids, self.opens)
@@ -105,10 +115,10 @@ class OtherRequests:
     ) -> tuple[OtherRequestReply, ...]:
         """The base model's replies to other requests, given the hint and those `known` hints that concern them.
 
-        Replies that do not end are left out, and those that call a tool for a request that the user did not make: a
-        small model calls one where it knows no answer, and would learn to do so. One that contradicts the reply without
-        hints, or slips, is replaced by another if possible, and else left out; if most slip, the hint asks for it, and
-        they stay. The last ones are checks. Raises EngineError.
+        Replies that do not end or have no room are left out, and those that call a tool for a request that the user did
+        not make: a small model calls one where it knows no answer, and would learn to do so. One that contradicts the
+        reply without hints, or slips, is replaced by another if possible, and else left out; if most slip, the hint
+        asks for it, and they stay. The last ones are checks. Raises EngineError.
         """
         if self.settings.other_requests == 0:
             return ()
@@ -133,7 +143,10 @@ class OtherRequests:
 
         async def one(request: Request, seed: int) -> Shown | None:
             async with at_once:
-                return await self._shown(turn, request, hint, known, seed)
+                try:
+                    return await self._shown(turn, request, hint, known, seed)
+                except BeyondContextError:
+                    return None
 
         return await asyncio.gather(*(one(request, seed) for seed, request in enumerate(requests)))
 
@@ -146,6 +159,7 @@ class OtherRequests:
         seen = {_words(turn.messages)}
         wished = self._openings(turn, await self.wished(turn), seen)
         own = self._openings(turn, await self.earlier(turn), seen)
+        length = int(statistics.median([one.length for one in (*wished, *own)] or [0]))
         system = [item for item in turn.messages if item.role is Role.SYSTEM][:1]
         needed = max(most // MADE_UP, most - len(wished) - len(own))
         drawn = [words for words in await self._made_up.drawn(turn, system, needed) if words not in seen]
@@ -157,11 +171,11 @@ class OtherRequests:
         for words in [*made_up, *shipped()[: max(0, room)]]:
             if words not in seen:
                 seen.add(words)
-                found.append(Request((*system, message(Role.USER, words))))
+                found.append(Request((*system, message(Role.USER, words)), length=length))
         checks = self.settings.checks
         spare = spread(spare, checks // 2)
         left = of_many_kinds([words for words in drawn if words not in seen], checks - len(spare))
-        return found, [*spare, *(Request((*system, message(Role.USER, words))) for words in left)]
+        return found, [*spare, *(Request((*system, message(Role.USER, words)), length=length) for words in left)]
 
     def _openings(self, turn: Turn, others: Sequence[Turn], seen: set[str]) -> list[Request]:
         """The requests of turns that open a conversation, without those whose words were `seen`, which are added."""
@@ -170,7 +184,7 @@ class OtherRequests:
             words = _words(other.messages)
             if _is_opening(other, turn) and words not in seen:
                 seen.add(words)
-                found.append(Request(other.messages, other.id, is_users=True))
+                found.append(Request(other.messages, other.id, is_users=True, length=len(other.completion.tokens)))
         return found
 
     async def _later(self, turn: Turn, opened: Sequence[tuple[Request, OtherRequestReply]]) -> list[Request]:
@@ -188,14 +202,15 @@ class OtherRequests:
             words = _words(other.messages)
             if other.parent is not None and other.id != turn.id and words not in seen and _is_near(other, turn):
                 seen.add(words)
-                found.append(Request(other.messages, other.id, is_users=True))
+                found.append(Request(other.messages, other.id, is_users=True, length=len(other.completion.tokens)))
             if len(found) > LATER:
                 return found
         another = [_words(request.messages) for request, _ in opened[:1]]
         for (request, made), words in zip(opened, [*thanks(), *another], strict=False):
             if len(found) <= LATER:
                 said, _ = await asyncio.to_thread(self.renderer.decode, made.reply.tokens)
-                found.append(Request((*request.messages, said, message(Role.USER, words)), request.turn))
+                asked = (*request.messages, said, message(Role.USER, words))
+                found.append(Request(asked, request.turn, length=request.length))
         return found
 
     async def _shown(
@@ -215,7 +230,7 @@ class OtherRequests:
             is_contrary = await check.contradicts(hinted, anchored, said.tokens)
             is_lost = await self.is_lost(asked, hinted, said)
             if is_contrary or is_lost or is_slip:
-                second = await check.second(hinted, anchored, seed)
+                second = await check.second(hinted, anchored, seed, asked.longest)
                 if second is not None and await self._loses_number(asked, second):
                     second = None
                 if second is not None and not await slips(self.engine, bares, hinted, second.tokens):
@@ -249,7 +264,8 @@ class OtherRequests:
 
     async def _drawn(self, asked: AskedRequest, hints: Sequence[str]) -> Reading:
         hinted = await self._read_with(asked, hints)
-        return hints, hinted, None if hinted is None else await self.content.drawn(hinted, asked.seed)
+        drawn = None if hinted is None else await self.content.drawn(hinted, asked.seed, asked.longest)
+        return hints, hinted, drawn
 
     async def _together(self, asked: AskedRequest, hints: Sequence[str], new: str = "") -> Reading | None:
         """Of up to `DRAWS` replies to these hints, in several orders, the first that shows most of them.
@@ -320,9 +336,9 @@ class OtherRequests:
 
     async def without_hints(self, asked: AskedRequest) -> SampledReply | None:
         """The base model's reply to a request without hints; None if it does not end."""
-        key = (asked.bare.tokens, asked.seed)
+        key = (asked.bare.tokens, asked.seed, max(self.settings.probe_tokens, asked.longest))
         if key not in self._unhinted:
-            self._unhinted[key] = await self.content.drawn(asked.bare, asked.seed)
+            self._unhinted[key] = await self.content.drawn(asked.bare, asked.seed, asked.longest)
             while len(self._unhinted) > REPLIES_HELD:
                 self._unhinted.popitem(last=False)
         return self._unhinted[key]

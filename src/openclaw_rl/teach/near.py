@@ -72,8 +72,9 @@ class NearRequests:
         Of the replies `shown` on the corrected request those that state its result. No replies, and `shown` as it is,
         if fewer than `COSTLY` of the replies with the hint contradict those without; also if the request has no
         numbers, or if no reply passes the check; and if the replies without the hint to more than half of the requests
-        differ in their result: a model that knows none loses none. If most replies with the hint contradict or
-        lose their number, and few that do not can be drawn, these are noted as left out. Raises EngineError.
+        differ in their result: a model that knows none loses none, so a reply to such a request is not counted. If most
+        replies with the hint contradict or lose their number, and few that do not can be drawn, these are noted as left
+        out. Raises EngineError.
         """
         nothing = NearReplies((), shown)
         at = last_user_index(turn.messages)
@@ -83,26 +84,28 @@ class NearRequests:
         asked = await self._asked(turn, with_other_numbers(words, NUMBERED))
         tried = await asyncio.gather(*(self._tried(one, hint, known) for one in asked))
         trials = [trial for trial in tried if trial is not None]
-        self.others.contradictions.note(hint, [trial.is_contrary for trial in trials])
-        contrary = sum(trial.is_contrary for trial in trials)
+        contrary = [trial.is_contrary for trial in trials]
         lost = sum(trial.is_lost for trial in trials)
         changed = sum(trial.is_contrary or trial.is_lost for trial in trials)
         may_confuse = changed > CONFUSED * len(trials) and lost >= COSTLY * len(trials)
-        if not may_confuse and (not contrary or contrary < COSTLY * len(trials)):
+        if not may_confuse and not _are_many(contrary):
+            self.others.contradictions.note(hint, contrary)
             return nothing
         untold = await asyncio.gather(*(self._untold(trial.asked) for trial in trials))
         found = [
             results(own, trial.asked.request.messages[at].text, untold[:index] + untold[index + 1 :])
             for index, (trial, own) in enumerate(zip(trials, untold, strict=True))
         ]
-        if sum(len(each) == 1 for each in found) < KNOWN * len(found):
+        contrary = [trial.is_contrary and len(each) == 1 for trial, each in zip(trials, found, strict=True)]
+        self.others.contradictions.note(hint, contrary)
+        if sum(len(each) == 1 for each in found) < KNOWN * len(found) or not (may_confuse or _are_many(contrary)):
             return nothing
         known_results = [(trial, shared(each)) for trial, each in zip(trials, found, strict=True) if len(each) == 1]
         agreed = await asyncio.gather(*(self._agreeing(trial, result) for trial, result in known_results))
         taught = [reply for reply in agreed if reply is not None]
         log.info(
             "near requests turn=%s: of %d replies %d contradict, %d lose their number; %d pass",
-            turn.id, len(trials), contrary, lost, len(taught),
+            turn.id, len(trials), sum(contrary), lost, len(taught),
         )  # fmt: skip
         is_confused = may_confuse and len(taught) <= CONFUSED * len(trials)
         if is_confused:
@@ -175,7 +178,7 @@ class NearRequests:
                     hint = HintPrompt(" ".join(trial.hints), read.tokens)
                     return OtherRequestReply(trial.asked.bare.tokens, hint, said)
             read = anchors[draw % len(anchors)]
-            said = await check.second(trial.hinted, read, trial.asked.seed + draw * DRAW_SEEDS)
+            said = await check.second(trial.hinted, read, trial.asked.seed + draw * DRAW_SEEDS, trial.asked.longest)
         return None
 
     async def _shows(self, trial: _Trial, said: SampledReply) -> bool:
@@ -193,3 +196,7 @@ class NearRequests:
         """The base model's reply without hints, read without hints, too."""
         said = await self.others.without_hints(asked)
         return None if said is None else OtherRequestReply(asked.bare.tokens, HintPrompt(hint, asked.bare.tokens), said)
+
+
+def _are_many(contrary: Sequence[bool]) -> bool:
+    return any(contrary) and sum(contrary) >= COSTLY * len(contrary)

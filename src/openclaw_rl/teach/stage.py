@@ -17,6 +17,7 @@ from openclaw_rl.core.sample import Sample, teaches
 from openclaw_rl.core.scope import trained_scopes
 from openclaw_rl.core.stage import StageReport
 from openclaw_rl.core.turn import Turn
+from openclaw_rl.errors import BeyondContextError
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import JudgedTurn, TurnRow
 from openclaw_rl.teach.admit import admission, has_signal, refusal
@@ -259,7 +260,12 @@ class TeachStage:
             return
         if reward is None and await self._answers(row):
             return
-        sample = await self._sample(row, bare, reward)
+        try:
+            sample = await self._sample(row, bare, reward)
+        except BeyondContextError as problem:
+            log.info("no room for a hint turn=%s: %s", turn.id, problem)
+            await self._drop(turn.id, DropReason.TOO_LONG)
+            return
         if self.teacher.base is not None and sample.is_taught and not self._is_demonstrated(row):
             if is_learned or not sample.hints:
                 await self._rehearse(sample, turn)

@@ -37,7 +37,7 @@ DROPPED = {
     DropReason.IN_VAIN: "its user keeps correcting as often as before, so learning from them is paused",
     DropReason.MEMORY_ONLY: "the prompt remembers the hint here (carry = memory), and the weights are not trained",
     DropReason.LEARNED: "it was sampled with hints in the prompt, and the model gives it without them as well",
-    DropReason.TOO_LONG: "prompt and answer are longer than train.max_sample_tokens",
+    DropReason.TOO_LONG: "prompt, hint and answer are longer than train.max_sample_tokens, or than the model's context",
     DropReason.TOO_DEAR: "set aside: a step over it alone would take more time (train.step_share of trainer.timeout_s) "
     "or memory than this machine has; it is considered again at the next start",
     DropReason.STALE: "it is from more versions ago than train.max_lag",
