@@ -16,6 +16,7 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import Sample, SampledReply, Wants, teaches
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
+from openclaw_rl.errors import BeyondContextError
 from openclaw_rl.teach.settings import Baseline, TeachSettings
 from openclaw_rl.teach.stage import AT_ONCE
 
@@ -178,9 +179,12 @@ class Showing:
     """A teacher that heeds some hints beside the turn's own, shows a reply, or heeds no hint at all."""
 
     heeds: bool = True
+    has_room: bool = True
     asked: list[str] = field(default_factory=list)
 
     async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+        if not self.has_room:
+            raise BeyondContextError("too many tokens")
         self.asked.append(turn.id)
         sample = await assembled(known[:1])
         if not self.heeds:
@@ -230,6 +234,20 @@ async def test_a_correction_whose_hint_changes_nothing_is_dropped_as_unheeded(tm
         await flow.judged("a", -1, hints=1)
         assert await flow.teach.once()
         assert [sample.hints for sample in await flow.store.ready(limit=9)] == [()]
+
+
+async def test_a_correction_for_whose_hint_the_context_has_no_room_teaches_by_its_score_alone(tmp_path: Path) -> None:
+    async with flowing(tmp_path, wants=Wants.HINT) as flow:
+        kept = Kept()
+        flow.asks(base=Showing(has_room=False), hints=kept)
+        await flow.judged("a", -1, hints=1)
+        assert await flow.teach.once()
+        assert await flow.state("a") is DropReason.TOO_LONG and kept.given_up == []
+    async with flowing(tmp_path / "scored", wants=Wants.EITHER) as flow:
+        flow.asks(base=Showing(has_room=False))
+        await flow.judged("a", -1, hints=1)
+        assert await flow.teach.once()
+        assert [(sample.hints, sample.score) for sample in await flow.store.ready(limit=9)] == [((), -1.0)]
 
 
 async def test_what_was_sampled_behind_hints_and_corrected_in_vain_is_dropped_as_unheeded(tmp_path: Path) -> None:

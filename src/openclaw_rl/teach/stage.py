@@ -260,12 +260,12 @@ class TeachStage:
             return
         if reward is None and await self._answers(row):
             return
+        unheeded = DropReason.UNHEEDED
         try:
             sample = await self._sample(row, bare, reward)
-        except BeyondContextError as problem:
-            log.info("no room for a hint turn=%s: %s", turn.id, problem)
-            await self._drop(turn.id, DropReason.TOO_LONG)
-            return
+        except BeyondContextError:
+            sample = replace(await (await self._assembled(row, reward))(()), hints=())
+            unheeded = DropReason.TOO_LONG
         if self.teacher.base is not None and sample.is_taught and not self._is_demonstrated(row):
             if is_learned or not sample.hints:
                 await self._rehearse(sample, turn)
@@ -274,8 +274,9 @@ class TeachStage:
         # Without a demonstrator a sample has no hints if they do not fit; with one, if they have no effect.
         is_unheeded = self._is_demonstrated(row) and not sample.hints
         if not sample.is_promoted and (not teaches(sample, self.rules.wants) or (sample.is_taught and is_unheeded)):
-            await self._drop(turn.id, DropReason.UNHEEDED if is_unheeded else DropReason.NO_SIGNAL)
-            if is_unheeded and self.teacher.hints is not None:
+            reason = unheeded if is_unheeded else DropReason.NO_SIGNAL
+            await self._drop(turn.id, reason)
+            if reason is DropReason.UNHEEDED and self.teacher.hints is not None:
                 await self.teacher.hints.give_up(turn)
             return
         if served is not None:
