@@ -114,8 +114,8 @@ class TeachSettings:
     replies: int = 2
     """How many replies without the hint are sampled for each of these requests."""
     probe_tokens: int = 256
-    """The longest reply sampled for these checks and for demonstrations, in tokens. Change it when your users' replies
-    are longer than 256 tokens."""
+    """The longest reply sampled for these checks and for demonstrations, in tokens. A demonstration may be twice as
+    long as the user's replies, if that is more. Change it when the model writes far more than its users get to see."""
     retire_gap: float = 0.03
     """A hint is retired although it still adds up to this many nats a token to replies that were sampled with it."""
     same_words_a_day: int = 100
