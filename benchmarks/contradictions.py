@@ -24,7 +24,7 @@ from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.evals.learning import FIRST_HELD_OUT
 from openclaw_rl.teach.contradictions import ContentCheck
-from openclaw_rl.teach.slips import slips
+from openclaw_rl.teach.slips import Sources, slips
 from openclaw_rl.tiny import world as bundled
 
 AT_ONCE = 4
@@ -47,7 +47,7 @@ async def looked_at(ground: Ground, errand: Errand, hint: str, seed: int) -> lis
         return "right" if errand.check(ground.renderer.decode(tokens)[0].text).right else "wrong"
 
     found = [kind(said.tokens)]
-    if await slips(ground.engine, [turn.prompt], hinted, said.tokens):
+    if await slips(ground.engine, Sources((turn.prompt,)), hinted, said.tokens):
         found.append(f"{kind(said.tokens)}, slips")
     if not await check.contradicts(hinted, anchored, said.tokens):
         return [*found, f"{kind(said.tokens)}, let through"]

@@ -17,7 +17,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.teach.redone import Hindsight
-from openclaw_rl.teach.slips import EARLIER, slips, untold
+from openclaw_rl.teach.slips import EARLIER, Sources, slips, sources
 from openclaw_rl.testing.turns import a_turn
 
 
@@ -55,14 +55,29 @@ class Names(Base):
         return Scores(start, nats, tops)
 
 
+@dataclass
+class Late(Base):
+    """As certain of a name as `early` after a request, and `late` in a conversation of several lines."""
+
+    early: float = math.log(0.97)
+    late: float = math.log(0.3)
+
+    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
+        said, is_late = prompt.tokens[start:], "again" in text(prompt.tokens[:start])
+        nats = tuple((self.late if is_late else self.early) if chr(token).isupper() else -0.01 for token in said)
+        return Scores(start, nats, tuple(((token, each),) for token, each in zip(said, nats, strict=True)))
+
+
+LATE = Prompt(ids_of(f"who is H?\nok\nagain, please\n\n{LABEL} {PLAIN}"))
 BARE, HINTED = Prompt(ids_of("who is H?")), Prompt(ids_of(f"who is H?\n\n{LABEL} {PLAIN}"))
+UNTOLD = Sources((BARE,))
 WRONG = (*ids_of("plain Z"), END)
 
 
 async def test_something_else_where_the_model_is_certain_without_the_hint_is_found() -> None:
-    assert await slips(Names(), [BARE], HINTED, WRONG)
-    assert not await slips(Names(), [BARE], HINTED, (*ids_of("plain H"), END))
-    assert not await slips(Names(), [], HINTED, WRONG)
+    assert await slips(Names(), UNTOLD, HINTED, WRONG)
+    assert not await slips(Names(), UNTOLD, HINTED, (*ids_of("plain H"), END))
+    assert not await slips(Names(), Sources(()), HINTED, WRONG)
 
 
 @pytest.mark.parametrize(
@@ -71,19 +86,21 @@ async def test_something_else_where_the_model_is_certain_without_the_hint_is_fou
     ids=["it is not certain without the hint", "the hint rules it out", "what was said is possible, too"],
 )
 async def test_nothing_is_found_where_the_hint_may_ask_for_what_was_said(engine: Names) -> None:
-    assert not await slips(engine, [BARE], HINTED, WRONG)
+    assert not await slips(engine, UNTOLD, HINTED, WRONG)
 
 
 async def test_neither_the_beginning_of_a_reply_nor_its_end_is_compared() -> None:
-    assert not await slips(Names(), [BARE], HINTED, (*ids_of("Z"), END))
-    assert not await slips(Names(), [BARE], HINTED, ids_of("plain Z"))  # ends with it
-    assert not await slips(Names(), [BARE], HINTED, (*ids_of("plain Z so "), ord("H")))  # which would be the end
+    assert not await slips(Names(), UNTOLD, HINTED, (*ids_of("Z"), END))
+    assert not await slips(Names(), UNTOLD, HINTED, ids_of("plain Z"))  # ends with it
+    assert not await slips(Names(), UNTOLD, HINTED, (*ids_of("plain Z so "), ord("H")))  # which would be the end
 
 
 async def test_content_is_looked_for_in_earlier_requests_of_a_conversation_too() -> None:
     talk = [item for at in range(6) for item in (message(Role.USER, f"q{at}"), message(Role.ASSISTANT, "a"))][:-1]
-    found = [text(prompt.tokens).split("\n")[-1] for prompt in await untold(Bytes(), a_turn("t"), talk)]
-    assert found == ["q5", "q2", "q3", "q4"] and len(found) == 1 + EARLIER
+    found = await sources(Bytes(), a_turn("t"), talk, [PLAIN])
+    untold, told = ([text(prompt.tokens) for prompt in each] for each in (found.untold, found.told))
+    assert [each.split("\n")[-1] for each in untold] == ["q5", "q2", "q3", "q4"] and len(untold) == 1 + EARLIER
+    assert told == [f"{each}\n\n{LABEL} {PLAIN}" for each in untold[1:]]
 
     class Refusing(Bytes):
         def prompt(self, messages: list[Message], *others: object, **options: object) -> Prompt:  # type: ignore[override]
@@ -91,7 +108,20 @@ async def test_content_is_looked_for_in_earlier_requests_of_a_conversation_too()
                 raise RequestError("not alone")
             return super().prompt(messages, (), None)
 
-    assert len(await untold(Refusing(), a_turn("t"), talk[:3])) == 1  # type: ignore[arg-type]
+    alone = await sources(Refusing(), a_turn("t"), talk[:3], [PLAIN])  # type: ignore[arg-type]
+    assert (len(alone.untold), alone.told) == (1, ())
+
+
+@pytest.mark.parametrize(("late", "slipped"), [(0.3, True), (0.6, False), (0.05, False)])
+async def test_a_reply_late_in_a_conversation_is_found_if_the_model_is_unsure_there_alone(
+    late: float, slipped: bool
+) -> None:
+    """Learned from, it shows how to be unsure, even if it happens to be right."""
+    right = (*ids_of("plain H"), END)
+    engine = Late(late=math.log(late))
+    assert await slips(engine, Sources((), (HINTED,)), LATE, right) is slipped
+    assert not await slips(engine, Sources((HINTED,)), LATE, right)
+    assert not await slips(Late(late=math.log(late), early=math.log(0.9)), Sources((), (HINTED,)), LATE, right)
 
 
 def asked(names: str) -> list[Turn]:

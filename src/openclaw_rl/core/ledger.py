@@ -31,6 +31,7 @@ class DropReason(StrEnum):
     MISHEARD = "misheard"  # its user then accepted a reply that its hint does not explain: they meant something else
     MAY_NOT_TEACH = "may_not_teach"
     REDACTED = "redacted"  # it contained something private, so its ids were not kept
+    SAID_BEFORE = "said_before"  # its user said the same just before, and that is learned from
     REPEATED = "repeated"  # the same correction, more often than one user may teach it in a day
     TOO_MANY = "too_many"  # more samples than one user may give in a day
     IN_VAIN = "in_vain"  # its user contradicts themselves, so learning from them pauses
@@ -107,6 +108,7 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.MISHEARD: "nothing, if that is right; else judge the correction by hand on the page, with its hint",
     DropReason.MAY_NOT_TEACH: "nothing, if that is intended; else give their keys the scope teach",
     DropReason.REDACTED: "keep secrets out of conversations; store.redact says what counts as one",
+    DropReason.SAID_BEFORE: "nothing: the correction before it is learned from",
     DropReason.REPEATED: "check who repeats one correction so often, or raise teach.same_words_a_day",
     DropReason.TOO_MANY: "check who sends so much, or raise teach.user_samples_a_day",
     DropReason.IN_VAIN: "check whether what is asked for contradicts itself, or the judge errs; teach.in_vain_turns",

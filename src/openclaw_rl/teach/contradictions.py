@@ -26,7 +26,7 @@ from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import RequestError
 from openclaw_rl.teach.asking import reply_logp, reply_scores, sampled_reply
 from openclaw_rl.teach.results import loses_number
-from openclaw_rl.teach.slips import slips, untold
+from openclaw_rl.teach.slips import slips, sources
 
 log = logging.getLogger(__name__)
 FIRST = 2  # tokens of a reply that are not compared: a reply to a complaint begins differently ("Sure, ...")
@@ -128,9 +128,9 @@ class ContentCheck:
             for is_contrary, said in zip(found, shown, strict=True)
         ]
         self.counts.note(hint.text, found)
-        bares = await untold(self.renderer, turn, turn.messages)
+        clear = await sources(self.renderer, turn, turn.messages, [hint.text])
         found = [
-            is_contrary or await slips(self.engine, bares, hinted, said.tokens)
+            is_contrary or await slips(self.engine, clear, hinted, said.tokens)
             for is_contrary, said in zip(found, shown, strict=True)
         ]
         if not any(found):
@@ -141,7 +141,7 @@ class ContentCheck:
             second = await self.second(hinted, anchored, seed, 2 * len(turn.completion.tokens))
             if second is None or await self._loses_number(turn, second):
                 continue
-            if not await slips(self.engine, bares, hinted, second.tokens):
+            if not await slips(self.engine, clear, hinted, second.tokens):
                 kept.setdefault(second.tokens, second)
         return (HintPrompt(hint.text, anchored.tokens) if kept else hint), tuple(kept.values())
 

@@ -32,7 +32,7 @@ from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
 from openclaw_rl.teach.made_up import MadeUpRequests, Opens, of_many_kinds, shipped, thanks
 from openclaw_rl.teach.results import last_number, loses_number
 from openclaw_rl.teach.settings import TeachSettings
-from openclaw_rl.teach.slips import slips, untold
+from openclaw_rl.teach.slips import slips, sources
 
 log = logging.getLogger(__name__)
 DRAWS, DRAW_SEEDS = 4, 1_000  # of a reply to several hints until it shows all of them, and between their seeds
@@ -223,8 +223,8 @@ class OtherRequests:
         hints, hinted, said = await self.read(asked, hint, [one.text for one in known])
         if hinted is None or said is None:
             return None
-        check, bares = self.content, await untold(self.renderer, turn, request.messages)
-        is_slip = await slips(self.engine, bares, hinted, said.tokens)
+        check, clear = self.content, await sources(self.renderer, turn, request.messages, hints)
+        is_slip = await slips(self.engine, clear, hinted, said.tokens)
         anchored = await self.anchored(asked, hints)
         if anchored is not None:
             is_contrary = await check.contradicts(hinted, anchored, said.tokens)
@@ -233,7 +233,7 @@ class OtherRequests:
                 second = await check.second(hinted, anchored, seed, asked.longest)
                 if second is not None and await self._loses_number(asked, second):
                     second = None
-                if second is not None and not await slips(self.engine, bares, hinted, second.tokens):
+                if second is not None and not await slips(self.engine, clear, hinted, second.tokens):
                     said, hinted, is_slip = second, anchored, False
                 elif is_contrary or is_lost:
                     said = None

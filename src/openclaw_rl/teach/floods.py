@@ -7,12 +7,15 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import JudgedTurn
 from openclaw_rl.teach.settings import TeachSettings
 
 DAY_S = 86_400
+COMPLAINTS = 8  # one after the other that are looked at
 USERS = 10_000  # remembered within a day; those without a turn for the longest time are forgotten first
 
 
@@ -68,6 +71,25 @@ class DailyCounts:
         if len(self._users) > USERS:
             self._users.popitem(last=False)
         return counts
+
+
+async def is_said_before(store: Store, row: JudgedTurn) -> bool:
+    """Whether the same version was corrected in the same words just before, and that is learned from.
+
+    The later correction says nothing new: no version could learn from the earlier one in between. What it would add is
+    how to reply to a complaint, of which a small model knows little.
+    """
+    parent, words = row.turn.parent, {hint.text for hint in row.verdict.hints}
+    for _ in range(COMPLAINTS):
+        before = None if parent is None else await store.row(parent)
+        if before is None or before.verdict is None or before.verdict.score is None or before.verdict.score >= 0:
+            return False
+        if before.turn.completion.version != row.turn.completion.version:
+            return False
+        if before.state in (State.READY, State.TRAINED) and words <= {hint.text for hint in before.verdict.hints}:
+            return True
+        parent = before.turn.parent
+    return False
 
 
 def _words(verdict: Verdict) -> str:

@@ -20,7 +20,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.asking import is_strange, reading, reply_logp
-from openclaw_rl.teach.slips import slips, untold
+from openclaw_rl.teach.slips import slips, sources
 
 BROUGHT_NATS = 3.0  # a token that the conversation since makes likelier by more than this is due to the conversation
 MEANT_NATS = 1.0  # by which the hint must make such a token likelier too, so that it is what the user wished
@@ -64,8 +64,8 @@ class Hindsight:
                 hinted = await reading(self.renderer, corrected, [PlacedHint(asked, "", hint)])
                 if hinted is None or not _is_meant(alone, conversation, await self._logp(hinted, said)):
                     continue
-                bares = await untold(self.renderer, corrected, corrected.messages)
-                if not await slips(self.engine, bares, hinted, said):
+                clear = await sources(self.renderer, corrected, corrected.messages, [hint])
+                if not await slips(self.engine, clear, hinted, said):
                     return _as_answer(sample, bare, HintPrompt(hint, accepted.prompt.tokens))
         except EngineError:
             return None

@@ -13,7 +13,7 @@ from openclaw_rl.core.hint import Hint, HintSource, PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer, TakesBack
-from openclaw_rl.core.sample import Sample, teaches
+from openclaw_rl.core.sample import Sample, Wants, teaches
 from openclaw_rl.core.scope import trained_scopes
 from openclaw_rl.core.stage import StageReport
 from openclaw_rl.core.turn import Turn
@@ -23,7 +23,7 @@ from openclaw_rl.store.rows import JudgedTurn, TurnRow
 from openclaw_rl.teach.admit import admission, has_signal, refusal
 from openclaw_rl.teach.assemble import bare_prompt, ema_baseline, not_about, others, sample_of
 from openclaw_rl.teach.demonstrate import Assembled
-from openclaw_rl.teach.floods import DailyCounts
+from openclaw_rl.teach.floods import DailyCounts, is_said_before
 from openclaw_rl.teach.in_vain import CorrectionMonitor
 from openclaw_rl.teach.misheard import CORRECTED_MOST
 from openclaw_rl.teach.rules import LearningRules, Teacher
@@ -260,6 +260,8 @@ class TeachStage:
             return
         if reward is None and await self._answers(row):
             return
+        if self._is_demonstrated(row) and self.rules.wants is Wants.HINT and await is_said_before(self.store, row):
+            return await self._drop(turn.id, DropReason.SAID_BEFORE)
         unheeded = DropReason.UNHEEDED
         try:
             sample = await self._sample(row, bare, reward)

@@ -32,6 +32,7 @@ DROPPED = {
     DropReason.MISHEARD: "its user then accepted a reply that their own words explain, and its hint does not or less",
     DropReason.MAY_NOT_TEACH: "its API key does not have the right to teach",
     DropReason.REDACTED: "it held something private, so its ids were not kept and cannot be learned from",
+    DropReason.SAID_BEFORE: "its user had just said the same of a reply of the same version, and that is learned from",
     DropReason.REPEATED: "its user gave the same correction more often today than teach.same_words_a_day",
     DropReason.TOO_MANY: "its user gave more samples today than teach.user_samples_a_day",
     DropReason.IN_VAIN: "its user keeps correcting as often as before, so learning from them is paused",

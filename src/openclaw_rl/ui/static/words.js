@@ -40,6 +40,7 @@ export const REASONS = {
   unheeded: "the hint changes nothing",
   misheard: "the user meant something else",
   redacted: "held something private",
+  said_before: "said just before",
   repeated: "said too often in a day",
   learned: "followed already",
   stale: "too old",
