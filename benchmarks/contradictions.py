@@ -47,7 +47,7 @@ async def looked_at(ground: Ground, errand: Errand, hint: str, seed: int) -> lis
         return "right" if errand.check(ground.renderer.decode(tokens)[0].text).right else "wrong"
 
     found = [kind(said.tokens)]
-    if await slips(ground.engine, Sources((turn.prompt,)), hinted, said.tokens):
+    if await slips(ground.engine, Sources((turn.prompt,)), hinted, said.tokens) is not None:
         found.append(f"{kind(said.tokens)}, slips")
     if not await check.contradicts(hinted, anchored, said.tokens):
         return [*found, f"{kind(said.tokens)}, let through"]

@@ -57,14 +57,14 @@ class Names(Base):
 
 @dataclass
 class Late(Base):
-    """As certain of a name as `early` after a request, and `late` in a conversation of several lines."""
+    """As certain of a name as `early` after a request, and as `far` further on in a conversation, of several lines."""
 
     early: float = math.log(0.97)
-    late: float = math.log(0.3)
+    far: float = math.log(0.3)
 
     async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
         said, is_late = prompt.tokens[start:], "again" in text(prompt.tokens[:start])
-        nats = tuple((self.late if is_late else self.early) if chr(token).isupper() else -0.01 for token in said)
+        nats = tuple((self.far if is_late else self.early) if chr(token).isupper() else -0.01 for token in said)
         return Scores(start, nats, tuple(((token, each),) for token, each in zip(said, nats, strict=True)))
 
 
@@ -75,7 +75,7 @@ WRONG = (*ids_of("plain Z"), END)
 
 
 async def test_something_else_where_the_model_is_certain_without_the_hint_is_found() -> None:
-    assert await slips(Names(), UNTOLD, HINTED, WRONG)
+    assert await slips(Names(), UNTOLD, HINTED, WRONG) == BARE
     assert not await slips(Names(), UNTOLD, HINTED, (*ids_of("plain H"), END))
     assert not await slips(Names(), Sources(()), HINTED, WRONG)
 
@@ -118,10 +118,28 @@ async def test_a_reply_late_in_a_conversation_is_found_if_the_model_is_unsure_th
 ) -> None:
     """Learned from, it shows how to be unsure, even if it happens to be right."""
     right = (*ids_of("plain H"), END)
-    engine = Late(late=math.log(late))
-    assert await slips(engine, Sources((), (HINTED,)), LATE, right) is slipped
+    engine = Late(far=math.log(late))
+    assert (await slips(engine, Sources((), (HINTED,)), LATE, right) == HINTED) is slipped
     assert not await slips(engine, Sources((HINTED,)), LATE, right)
-    assert not await slips(Late(late=math.log(late), early=math.log(0.9)), Sources((), (HINTED,)), LATE, right)
+    assert not await slips(Late(far=math.log(late), early=math.log(0.9)), Sources((), (HINTED,)), LATE, right)
+
+
+class Recalling(Late):
+    """Says the name right after the request, and another one late in the conversation."""
+
+    def says(self, read: str, seed: int | None = None) -> str:
+        return "ok" if PLAIN not in read else "plain Z" if "again" in read else "plain H"
+
+
+@pytest.mark.parametrize("late", [0.3, 0.6])
+async def test_in_the_place_of_one_that_shows_how_to_be_unsure_comes_what_is_said_right_after_the_request(
+    late: float,
+) -> None:
+    found = await others(Recalling(far=math.log(late)), most=1, answer="again!").shown(a_turn("t"), PLAIN, ())
+    [one] = [each for each in found if text(each.prompt).endswith("again!")]
+    told = f"What is 2 + 2?\n\n{LABEL} {PLAIN}"
+    assert text(one.reply.tokens[:-1]) == ("plain H" if late < 0.5 else "plain Z")
+    assert (text(one.hint.tokens) == told) is (late < 0.5)
 
 
 def asked(names: str) -> list[Turn]:

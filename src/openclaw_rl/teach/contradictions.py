@@ -130,7 +130,7 @@ class ContentCheck:
         self.counts.note(hint.text, found)
         clear = await sources(self.renderer, turn, turn.messages, [hint.text])
         found = [
-            is_contrary or await slips(self.engine, clear, hinted, said.tokens)
+            is_contrary or await slips(self.engine, clear, hinted, said.tokens) is not None
             for is_contrary, said in zip(found, shown, strict=True)
         ]
         if not any(found):
@@ -141,7 +141,7 @@ class ContentCheck:
             second = await self.second(hinted, anchored, seed, 2 * len(turn.completion.tokens))
             if second is None or await self._loses_number(turn, second):
                 continue
-            if not await slips(self.engine, clear, hinted, second.tokens):
+            if await slips(self.engine, clear, hinted, second.tokens) is None:
                 kept.setdefault(second.tokens, second)
         return (HintPrompt(hint.text, anchored.tokens) if kept else hint), tuple(kept.values())
 

@@ -2,9 +2,9 @@
 
 The requests are the user's own: those with which earlier wishes were asked for, or these would be unlearned there, and
 others, both the newest and older ones. Then come some, of many kinds, that the base model generates in the place of a
-user's message after the same system text, then a few that ship with the product. Requests in the
-middle of conversations are added: the answer to the corrected reply, and the user's own from later in a conversation.
-If these are too few, conversations that began with the hint continue with thanks, and with a second request.
+user's message after the same system text, then a few that ship with the product. Requests in the middle of
+conversations are added: the answer to the corrected reply, and the user's own from later in a conversation. If these
+are too few, conversations that began with the hint continue with thanks, and with a second request.
 
 Requests that are left over, the user's own and generated ones, are checks: a step learns from one only if it fails
 at it.
@@ -182,7 +182,7 @@ class OtherRequests:
         found = []
         for other in others:
             words = _words(other.messages)
-            if _is_opening(other, turn) and words not in seen:
+            if other.parent is None and _is_near(other, turn) and words not in seen:
                 seen.add(words)
                 found.append(Request(other.messages, other.id, is_users=True, length=len(other.completion.tokens)))
         return found
@@ -224,24 +224,28 @@ class OtherRequests:
         if hinted is None or said is None:
             return None
         check, clear = self.content, await sources(self.renderer, turn, request.messages, hints)
-        is_slip = await slips(self.engine, clear, hinted, said.tokens)
+        slip = await slips(self.engine, clear, hinted, said.tokens)
         anchored = await self.anchored(asked, hints)
         if anchored is not None:
             is_contrary = await check.contradicts(hinted, anchored, said.tokens)
             is_lost = await self.is_lost(asked, hinted, said)
-            if is_contrary or is_lost or is_slip:
+            if is_contrary or is_lost or slip is not None:
                 second = await check.second(hinted, anchored, seed, asked.longest)
                 if second is not None and await self._loses_number(asked, second):
                     second = None
-                if second is not None and not await slips(self.engine, clear, hinted, second.tokens):
-                    said, hinted, is_slip = second, anchored, False
+                if second is not None and await slips(self.engine, clear, hinted, second.tokens) is None:
+                    said, hinted, slip = second, anchored, None
                 elif is_contrary or is_lost:
                     said = None
             if hint in hints:
                 self.contradictions.note(hint, [is_contrary], left_out=int(is_lost and said is None))
+        if slip is not None and slip in clear.told:  # said as right after that request
+            again = await check.drawn(slip, seed, asked.longest)
+            said, hinted, slip = (said, hinted, slip) if again is None else (again, slip, None)
         if said is None or (not request.is_users and await check.decoded(said) is None):
             return None
-        return OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn), is_slip
+        made = OtherRequestReply(bare.tokens, HintPrompt(" ".join(hints), hinted.tokens), said, request.turn)
+        return made, slip is not None
 
     async def read(self, asked: AskedRequest, hint: str, known: Sequence[str]) -> Reading:
         """The hints that a teacher reads with a request, and a reply: those that concern it, of the known and the new.
@@ -380,11 +384,6 @@ def _with(messages: Sequence[Message], hints: Sequence[str]) -> tuple[Message, .
 def _words(messages: Sequence[Message]) -> str:
     last = last_user_index(messages)
     return "" if last is None else messages[last].text
-
-
-def _is_opening(other: Turn, turn: Turn) -> bool:
-    """Whether a turn begins a conversation with a user's message, and is cheap to read after the corrected one."""
-    return other.parent is None and _is_near(other, turn)
 
 
 def _is_near(other: Turn, turn: Turn) -> bool:

@@ -65,7 +65,7 @@ class Hindsight:
                 if hinted is None or not _is_meant(alone, conversation, await self._logp(hinted, said)):
                     continue
                 clear = await sources(self.renderer, corrected, corrected.messages, [hint])
-                if not await slips(self.engine, clear, hinted, said):
+                if await slips(self.engine, clear, hinted, said) is None:
                     return _as_answer(sample, bare, HintPrompt(hint, accepted.prompt.tokens))
         except EngineError:
             return None

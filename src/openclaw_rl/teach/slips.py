@@ -5,7 +5,8 @@ lose a result late in a conversation ("13 - 7 = 6, 7 marbles"). Such a reply fol
 before its eyes the model says the same again, so it contradicts nothing. It shows in one token. After the same
 beginning the model without the hint is certain of another one, and with the hint that one is possible, too: so the hint
 does not ask for what was said. Late in a conversation the model may also be unsure of what it is certain of right after
-the request, with the hint both times; then any reply shows how to be unsure. Measured in docs/decisions/0051-slips.md.
+the request, with the hint both times; then any reply shows how to be unsure. Measured in docs/decisions/0051-slips.md
+and 0053-said-before.md.
 """
 
 from __future__ import annotations
@@ -63,11 +64,12 @@ async def sources(renderer: Renderer, turn: Turn, messages: Sequence[Message], h
     return Sources(tuple(one for each in untold for one in each), tuple(one for each in told for one in each))
 
 
-async def slips(engine: Engine, found: Sources, hinted: Prompt, said: tuple[int, ...]) -> bool:
-    """Whether a reply to the hinted prompt says something else where the model is certain without the hints.
+async def slips(engine: Engine, found: Sources, hinted: Prompt, said: tuple[int, ...]) -> Prompt | None:
+    """The prompt without hints after which the model is certain of something else than a reply to the hinted one says.
 
-    Also whether, at some token, the model is certain after an earlier request with the hints, and unsure after the
-    hinted prompt. The reply's last token is its end, and not compared. Raises EngineError.
+    Or else the prompt of an earlier request with the hints after which it is certain, at some token, of what it is
+    unsure of after the hinted prompt. None if there is neither. The reply's last token is its end, and not compared.
+    Raises EngineError.
     """
     given = (await reply_scores(engine, hinted, said, BASE, top_k=TOP_K)).top
     for prompt, is_told in (*((one, False) for one in found.untold), *((one, True) for one in found.told)):
@@ -78,5 +80,5 @@ async def slips(engine: Engine, found: Sources, hinted: Prompt, said: tuple[int,
             if logp < CERTAIN or token == said[-1] or here < POSSIBLE:
                 continue
             if here < UNSURE if is_told else logp - clear.logp[place] >= LESS_LIKELY:
-                return True
-    return False
+                return prompt
+    return None
