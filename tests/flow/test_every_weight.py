@@ -29,6 +29,7 @@ departs_max = 10.0
 departs_others_max = 10.0
 departs_unasked_max = 10.0
 wish_margin = 10.0
+repetition_margin = 1.0
 probes = 1
 """
 WISHES = ("Write plain sentences without any markdown.", "Write warmly and kindly.", "Explain every step.")

@@ -4,7 +4,7 @@ A judge may take "keep it to the bare result" for a wish to see each step. The m
 conversation, gave the bare result, and its user was content. So the accepted reply shows what the correction meant.
 Compared with the answer to the corrected request it is much likelier in the conversation, and it should be likelier
 with the hint, too. If it is not, the user's own words are the better hint: with them in the hint's place the accepted
-reply is about as likely as in the conversation. So they are where the hint explains the reply much less well,
+reply is about as likely as in the conversation. So they are where the hint explains two replies much less well,
 whether it was misheard or merely badly put. Measured in docs/decisions/0049-what-was-accepted.md.
 """
 
@@ -57,8 +57,9 @@ class MisheardHints:
     the hint: `own_words` makes it of what followed a reply, None if that says nothing.
 
     Hints that these words *outdo* were not misheard for certain, and those that quote what is in the reply were not.
-    The others give way once a sample with these words was made: a version that learned them stays, and a step that
-    reads them is not disturbed. `in_step` returns the turns of the step that is being taken.
+    The others give way when a second reply outdoes them, and once a sample with these words was made: a version that
+    learned them stays, and a step that reads them is not disturbed. `in_step` returns the turns of the step that is
+    being taken.
     """
 
     store: Store
@@ -74,6 +75,7 @@ class MisheardHints:
     _awaited: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # accepted turns, by unjudged one
     _misheard: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # hints, by corrected turn
     _outdone: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # with those that were misheard
+    _doubted: OrderedDict[tuple[str, str], str] = field(default_factory=OrderedDict)  # accepted turns, by user and hint
     _undoing: dict[str, bool] = field(default_factory=dict)  # samples to drop; whether versions are taken back, too
 
     def let_go(self) -> None:
@@ -82,6 +84,7 @@ class MisheardHints:
         self._awaited.clear()
         self._misheard.clear()
         self._outdone.clear()
+        self._doubted.clear()
         self._undoing.clear()
 
     async def sifted(self, rows: Sequence[JudgedTurn]) -> tuple[list[JudgedTurn], dict[str, DropReason]]:
@@ -189,10 +192,18 @@ class MisheardHints:
             if wrong := [hint for hint in hints if is_misheard(nats, hint)]:
                 await self._undo(row, wrong)
             doubted = [hint for hint in hints if not are_quotes_in(hint, accepted.reply.text)]
-            if less := [*wrong, *(hint for hint in doubted if any(is_outdone(nats, hint, said) for said in own))]:
+            less = [hint for hint in doubted if any(is_outdone(nats, hint, said) for said in own)]
+            if less := [*wrong, *(hint for hint in less if self._is_doubted_again(accepted, hint))]:
                 _remember(self._outdone, row.turn.id, frozenset(less))
             parent = row.turn.parent
         return None
+
+    def _is_doubted_again(self, accepted: Turn, hint: str) -> bool:
+        """Whether another reply that this user accepted has outdone the hint before."""
+        first = self._doubted.setdefault((accepted.user, hint), accepted.id)
+        while len(self._doubted) > HELD:
+            self._doubted.popitem(last=False)
+        return first != accepted.id
 
     async def _undo(self, row: TurnRow, wrong: Sequence[str]) -> None:
         turn = row.turn
