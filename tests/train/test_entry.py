@@ -219,32 +219,25 @@ async def test_what_a_teacher_shows_for_a_corrected_turn_is_kept_with_its_sample
     assert guide.asked == ["a"] and by_turn["praised"].shown == ()
 
 
-async def test_a_correction_whose_hint_changes_nothing_is_dropped_as_unheeded(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lacks", "reason", "given_up"),
+    [("heeds", DropReason.UNHEEDED, ["a"]), ("has_room", DropReason.TOO_LONG, [])],
+    ids=["its hint changes nothing", "the context has no room for its hint"],
+)
+async def test_a_correction_with_which_a_teacher_can_do_nothing_teaches_by_its_score_alone(
+    tmp_path: Path, lacks: str, reason: DropReason, given_up: list[str]
+) -> None:
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
         kept = Kept()
-        flow.asks(base=Showing(heeds=False), hints=kept)
+        flow.asks(base=Showing(**{lacks: False}), hints=kept)  # type: ignore[arg-type]
         await flow.judged("a", -1, hints=1)
         assert await flow.teach.once()
-        assert await flow.state("a") is DropReason.UNHEEDED
+        assert await flow.state("a") is reason
         await flow.judged("silent", None)
         assert await flow.teach.once()
-        assert kept.given_up == ["a"]
+        assert kept.given_up == given_up
     async with flowing(tmp_path / "scored", wants=Wants.EITHER) as flow:  # where scores teach, its score still does
-        flow.asks(base=Showing(heeds=False))
-        await flow.judged("a", -1, hints=1)
-        assert await flow.teach.once()
-        assert [sample.hints for sample in await flow.store.ready(limit=9)] == [()]
-
-
-async def test_a_correction_for_whose_hint_the_context_has_no_room_teaches_by_its_score_alone(tmp_path: Path) -> None:
-    async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        kept = Kept()
-        flow.asks(base=Showing(has_room=False), hints=kept)
-        await flow.judged("a", -1, hints=1)
-        assert await flow.teach.once()
-        assert await flow.state("a") is DropReason.TOO_LONG and kept.given_up == []
-    async with flowing(tmp_path / "scored", wants=Wants.EITHER) as flow:
-        flow.asks(base=Showing(has_room=False))
+        flow.asks(base=Showing(**{lacks: False}))  # type: ignore[arg-type]
         await flow.judged("a", -1, hints=1)
         assert await flow.teach.once()
         assert [(sample.hints, sample.score) for sample in await flow.store.ready(limit=9)] == [((), -1.0)]

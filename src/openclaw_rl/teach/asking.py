@@ -22,12 +22,12 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import BeyondContextError, EngineAwayError, EngineError, RequestError
 
 log = logging.getLogger(__name__)
+STRANGE_NATS = 0.2  # a token, by which the base model may find a reply less likely than the weights that sampled it
 FULL = 429  # the status of a request that an engine has no room for
 BEYOND = "context_length_exceeded"  # the code of one that the model's context has no room for
 PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0  # before a query is asked again; it doubles
-Answer = TypeVar("Answer")
 
-STRANGE_NATS = 0.2  # a token, by which the base model may find a reply less likely than the weights that sampled it
+Answer = TypeVar("Answer")
 
 
 async def reading(renderer: Renderer, turn: Turn, hints: Sequence[PlacedHint]) -> Prompt | None:

@@ -1,4 +1,7 @@
-"""How much one user may teach within a day: limits on repeated corrections and on the number of samples."""
+"""Corrections that are repeated: within a day more often than one user may, or just before in a conversation.
+
+The number of samples that one user may give in a day is limited here, too.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import JudgedTurn
+from openclaw_rl.teach.misheard import CORRECTED_MOST
 from openclaw_rl.teach.settings import TeachSettings
 
 DAY_S = 86_400
-COMPLAINTS = 8  # one after the other that are looked at
 USERS = 10_000  # remembered within a day; those without a turn for the longest time are forgotten first
 
 
@@ -80,7 +83,7 @@ async def is_said_before(store: Store, row: JudgedTurn) -> bool:
     how to reply to a complaint, of which a small model knows little.
     """
     parent, words = row.turn.parent, {hint.text for hint in row.verdict.hints}
-    for _ in range(COMPLAINTS):
+    for _ in range(CORRECTED_MOST):
         before = None if parent is None else await store.row(parent)
         if before is None or before.verdict is None or before.verdict.score is None or before.verdict.score >= 0:
             return False

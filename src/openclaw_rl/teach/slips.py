@@ -50,18 +50,18 @@ async def sources(renderer: Renderer, turn: Turn, messages: Sequence[Message], h
     """
     asked = [index for index, item in enumerate(messages) if item.role is Role.USER]
 
-    async def rendered(said: Sequence[Message]) -> tuple[Prompt, ...]:
-        try:
-            return (await asyncio.to_thread(renderer.prompt, said, turn.tools, None, options=turn.options),)
-        except (RequestError, ValueError):
-            return ()
+    async def rendered(talks: Sequence[Sequence[Message]]) -> tuple[Prompt, ...]:
+        found = []
+        for said in talks:
+            try:
+                found.append(await asyncio.to_thread(renderer.prompt, said, turn.tools, None, options=turn.options))
+            except (RequestError, ValueError):
+                continue
+        return tuple(found)
 
-    untold, told = [await rendered(messages)], list[tuple[Prompt, ...]]()
-    for index in asked[:-1][-EARLIER:]:
-        earlier = messages[: index + 1]
-        untold.append(await rendered(earlier))
-        told.append(await rendered(with_hints(earlier, [PlacedHint(index, "", hint) for hint in hints])))
-    return Sources(tuple(one for each in untold for one in each), tuple(one for each in told for one in each))
+    earlier = [messages[: index + 1] for index in asked[:-1][-EARLIER:]]
+    told = [with_hints(said, [PlacedHint(len(said) - 1, "", hint) for hint in hints]) for said in earlier]
+    return Sources(await rendered([messages, *earlier]), await rendered(told))
 
 
 async def slips(engine: Engine, found: Sources, hinted: Prompt, said: tuple[int, ...]) -> Prompt | None:
