@@ -40,9 +40,7 @@ from openclaw_rl.wording.words import plain
 log = logging.getLogger(__name__)
 CHANGED_NATS = 4.0  # by which the conversation must make an accepted reply likelier, or it shows nothing
 ANSWERS = 0.2  # share of tokens in common with the corrected reply, at least: else it may be a mere "You are welcome."
-OUTDONE_SHARE = (
-    0.6  # share of what the user's own words explain of an accepted reply: a hint that explains less gives way
-)
+OUTDONE_SHARE = 0.6  # of what the user's own words explain of an accepted reply: a hint that explains less is outdone
 CORRECTED_MOST = 8  # corrections of one request that are examined
 HELD = 10_000  # turns that are remembered
 
