@@ -31,6 +31,7 @@ from openclaw_rl.tiny.worlds import make, world
 
 SCRIPTED = "scripted"
 KEPT = Path("build/transfer")
+SETTLE_S = 300.0  # so that a busy machine changes no figure: a session waits until the server has learned what it can
 TOLD, NEVER_TOLD, NEVER_BEFORE, NEVER_AFTER = "told", "never told", "never before", "never after"
 
 
@@ -222,7 +223,7 @@ def main() -> None:
     options.add_argument("--problems", type=int, default=40 if is_quick() else 100)
     options.add_argument("--judge", default=BUNDLED, help="`scripted`, or a model that judges.")
     given = options.parse_args()
-    settings = RunSettings(sessions=given.sessions, problems=given.problems, stop_after=0)
+    settings = RunSettings(sessions=given.sessions, problems=given.problems, stop_after=0, settle_s=SETTLE_S)
     found = runs(given.models, given.users, given.seeds, settings, given.judge)
     finish(figures(found, judge=given.judge, settings=settings))
 
