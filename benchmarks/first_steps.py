@@ -37,8 +37,9 @@ from openclaw_rl.render.template import read_template
 from openclaw_rl.teach.assemble import sample_of
 from openclaw_rl.teach.contradictions import ContentCheck
 from openclaw_rl.teach.demonstrate import Demonstrator
-from openclaw_rl.teach.elsewhere import WARMTH, OtherRequests
-from openclaw_rl.teach.made_up import opens_of
+from openclaw_rl.teach.elsewhere import WARMTH, OtherReplies
+from openclaw_rl.teach.made_up import MadeUpRequests, opens_of
+from openclaw_rl.teach.other_requests import OtherRequests
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.tiny import world as bundled
 from openclaw_rl.trainers.lora import LoraTrainer
@@ -139,9 +140,9 @@ async def demonstrated(
 
     settings = TeachSettings(other_requests=others)
     parts = (ground.engine, current, renderer, ground.ends, settings)
-    elsewhere = OtherRequests(
-        ground.engine, renderer, ground.ends, settings, earlier, wished, answered, opens_of(renderer), warmth=warmth
-    )
+    made_up = MadeUpRequests(ground.engine, ground.ends, opens_of(renderer))
+    requests = OtherRequests(renderer, settings, earlier, wished, answered, made_up)
+    elsewhere = OtherReplies(ground.engine, renderer, ground.ends, settings, requests, warmth)
     return await Demonstrator(*parts, elsewhere).demonstrated(turn, turn.prompt, (), assembled)
 
 

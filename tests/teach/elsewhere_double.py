@@ -15,8 +15,9 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
-from openclaw_rl.teach.elsewhere import OtherRequests
-from openclaw_rl.teach.made_up import Opening
+from openclaw_rl.teach.elsewhere import OtherReplies
+from openclaw_rl.teach.made_up import MadeUpRequests, Opening
+from openclaw_rl.teach.other_requests import OtherRequests
 from openclaw_rl.teach.settings import TeachSettings
 
 END, OPENING = 2, tuple(b"user: ")
@@ -164,7 +165,7 @@ def others(
     answer: str = "",
     asked_in: Sequence[Turn] = (),
     checks: int = 0,
-) -> OtherRequests:
+) -> OtherReplies:
     async def known(turn: Turn) -> Sequence[Turn]:
         return earlier
 
@@ -178,4 +179,6 @@ def others(
         return Opening(OPENING, END, text, ids_of) if engine.invented else None
 
     settings = TeachSettings(other_requests=most, checks=checks, probe_tokens=12)
-    return OtherRequests(engine, Bytes(), (END,), settings, known, wished, answered, opens)
+    made_up = MadeUpRequests(engine, (END,), opens)
+    requests = OtherRequests(Bytes(), settings, known, wished, answered, made_up)
+    return OtherReplies(engine, Bytes(), (END,), settings, requests)

@@ -13,11 +13,17 @@ from openclaw_rl.core.engine import EngineInfo
 from openclaw_rl.core.hint import PlacedHint, with_hints
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sample import HintPrompt, Sample
+from openclaw_rl.core.protocols import Engine
+from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
+from openclaw_rl.teach.contradictions import ContentCheck
+from openclaw_rl.teach.elsewhere import OtherReplies
+from openclaw_rl.teach.made_up import MadeUpRequests
+from openclaw_rl.teach.other_requests import OtherRequests
+from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.testing.turns import a_turn
 
 SERVED = (7, 7, 7)
@@ -116,3 +122,41 @@ def reader(**said: tuple[int, ...]) -> Reader:
 
 def _subsets(items: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [()] if not items else [(*rest, *way) for rest in _subsets(items[1:]) for way in ((), items[:1])]
+
+
+class Agreeing(ContentCheck):
+    """Finds no contradictions."""
+
+    async def consistent(
+        self, turn: Turn, hint: HintPrompt, shown: Sequence[SampledReply]
+    ) -> tuple[HintPrompt, tuple[SampledReply, ...]]:
+        return hint, tuple(shown)
+
+
+@dataclass
+class Elsewhere(OtherReplies):
+    """Keeps what it is asked for other requests."""
+
+    @property
+    def content(self) -> ContentCheck:
+        return Agreeing(self.engine, self.renderer, self.stop_ids, 8, 0.7, self.contradictions)
+
+    asked: list[tuple[str, list[str]]] = field(default_factory=list)
+
+    async def shown(
+        self, turn: Turn, hint: str, known: Sequence[PlacedHint], *, with_shipped: bool = True
+    ) -> tuple[OtherRequestReply, ...]:
+        assert with_shipped
+        self.asked.append((hint, [item.text for item in known]))
+        return ()
+
+
+def elsewhere(engine: Engine) -> Elsewhere:
+    """No request is known, and none is made up."""
+
+    async def nothing(*_: object) -> tuple[()]:
+        return ()
+
+    made_up = MadeUpRequests(engine, (2,), lambda *_: None)
+    requests = OtherRequests(label_renderer(), TeachSettings(), nothing, nothing, nothing, made_up)
+    return Elsewhere(engine, label_renderer(), (2,), TeachSettings(), requests)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 from carry_doubles import label_renderer, labelled
@@ -16,6 +16,7 @@ from reading_double import (
     Reader,
     assembling,
     base_serves,
+    elsewhere,
     prompt_of,
     reader,
     the_turn,
@@ -25,13 +26,11 @@ from openclaw_rl.core.completion import Finish, SampledToken
 from openclaw_rl.core.hint import LABEL, PlacedHint
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
-from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
+from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.teach.contradictions import ContentCheck
 from openclaw_rl.teach.demonstrate import Demonstrator
-from openclaw_rl.teach.elsewhere import OtherRequests
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.testing.renderer import LetterRenderer
 
@@ -233,41 +232,10 @@ async def test_a_hint_that_means_nothing_in_another_task_is_learned_beside_what_
         assert (await found(hint, reader(**drowned), [])).hints != ()  # there is nothing to be undone
 
 
-class Agreeing(ContentCheck):
-    """Finds no contradictions."""
-
-    async def consistent(
-        self, turn: Turn, hint: HintPrompt, shown: Sequence[SampledReply]
-    ) -> tuple[HintPrompt, tuple[SampledReply, ...]]:
-        return hint, tuple(shown)
-
-
-@dataclass
-class Elsewhere(OtherRequests):
-    """Keeps what it is asked for other requests."""
-
-    @property
-    def content(self) -> ContentCheck:
-        return Agreeing(self.engine, self.renderer, self.stop_ids, 8, 0.7, self.contradictions)
-
-    asked: list[tuple[str, list[str]]] = field(default_factory=list)
-
-    async def shown(
-        self, turn: Turn, hint: str, known: Sequence[PlacedHint], *, with_shipped: bool = True
-    ) -> tuple[OtherRequestReply, ...]:
-        assert with_shipped
-        self.asked.append((hint, [item.text for item in known]))
-        return ()
-
-
 async def test_other_requests_are_asked_with_the_turns_own_hint_and_each_known_one_by_itself() -> None:
     """One text of both would be read or not as a whole, and what it holds would be lost where the new hint is."""
-
-    async def nothing(*_: object) -> tuple[()]:
-        return ()
-
-    engine, settings = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6), known_plain=(7, 5, 6)), TeachSettings()
-    others = Elsewhere(engine, label_renderer(), (2,), settings, nothing, nothing, nothing, lambda *_: None)
+    engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6), known_plain=(7, 5, 6))
+    others = elsewhere(engine)
     guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8), others)
     told = [PlacedHint(0, KNOWN, KNOWN), PlacedHint(0, IDLE, IDLE)]
     found = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
@@ -282,11 +250,8 @@ async def test_other_requests_are_asked_with_the_turns_own_hint_and_each_known_o
 async def test_what_the_base_model_cannot_follow_without_losing_content_is_not_taught(
     contrary: int, is_taught: bool
 ) -> None:
-    async def nothing(*_: object) -> tuple[()]:
-        return ()
-
     engine = reader(bare=SERVED, plain=(5, 6))
-    others = Elsewhere(engine, label_renderer(), (2,), TeachSettings(), nothing, nothing, nothing, lambda *_: None)
+    others = elsewhere(engine)
     others.contradictions.note(PLAIN, [True] * contrary + [False] * (9 - contrary), left_out=contrary)
     guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8), others)
     found = await guide.demonstrated(the_turn(), prompt_of(()), [], assembling(PLAIN))

@@ -16,14 +16,15 @@ from openclaw_rl.core.sample import HintPrompt, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import EngineError
-from openclaw_rl.teach.elsewhere import MOST_SHIPPED, WARMTH, OtherRequests
+from openclaw_rl.teach.elsewhere import WARMTH, OtherReplies
 from openclaw_rl.teach.made_up import of_many_kinds, shipped, thanks
+from openclaw_rl.teach.other_requests import MOST_SHIPPED
 from openclaw_rl.teach.status import teach_findings
 from openclaw_rl.testing.turns import a_turn
 
 
-async def asked(found: OtherRequests, turn: Turn) -> list[str]:
-    return [request.messages[-1].text for request in (await found.requests(turn))[0]]
+async def asked(found: OtherReplies, turn: Turn) -> list[str]:
+    return [request.messages[-1].text for request in (await found.requests.openings(turn))[0]]
 
 
 async def test_a_users_own_earlier_requests_come_first_then_made_up_ones_then_shipped_ones() -> None:
@@ -41,9 +42,9 @@ async def test_a_users_own_earlier_requests_come_first_then_made_up_ones_then_sh
 async def test_of_many_earlier_requests_half_are_the_newest_and_the_others_are_spread_over_the_rest() -> None:
     """With the newest alone, wishes about what was asked some time ago were unlearned."""
     mine = [a_turn(f"earlier {number}", f"What is {number} + 3?") for number in range(40)]
-    found, _ = await others(Base(), *mine, most=8).requests(a_turn("t"))
+    found, _ = await others(Base(), *mine, most=8).requests.openings(a_turn("t"))
     assert [one.turn for one in found] == [f"earlier {number}" for number in (0, 1, 2, 3, 4, 13, 22, 31)]
-    few, _ = await others(Base(), *mine[:8], most=8).requests(a_turn("t"))
+    few, _ = await others(Base(), *mine[:8], most=8).requests.openings(a_turn("t"))
     assert [one.turn for one in few] == [turn.id for turn in mine[:8]]
 
 
@@ -51,11 +52,11 @@ async def test_the_requests_that_earlier_wishes_came_with_are_among_them_however
     """One step on hours unlearned both wishes about tours, of which none of the requests was."""
     mine = [a_turn(f"earlier {number}", f"What is {number} + 3?") for number in range(40)]
     asked_in = [a_turn(f"asked {number}", f"What is {number} - 3?") for number in range(3)]
-    found, _ = await others(Base(), *mine, most=8, asked_in=[*asked_in, mine[1]]).requests(a_turn("t"))
+    found, _ = await others(Base(), *mine, most=8, asked_in=[*asked_in, mine[1]]).requests.openings(a_turn("t"))
     names = [one.turn for one in found]
     assert names == ["asked 0", "asked 1", "asked 2", "earlier 1", "earlier 0", "earlier 2", "earlier 3", "earlier 21"]
     many = [a_turn(f"asked {number}", f"What is {number} - 3?") for number in range(20)]
-    found, _ = await others(Base(), *mine, most=9, asked_in=many).requests(a_turn("t"))
+    found, _ = await others(Base(), *mine, most=9, asked_in=many).requests.openings(a_turn("t"))
     assert [one.turn.split()[0] for one in found] == ["asked"] * 6 + ["earlier"] * 3
 
 
@@ -63,7 +64,7 @@ async def test_some_requests_are_made_up_however_many_the_user_has_asked() -> No
     """They are of kinds that this user never corrected, and must keep their replies."""
     mine = [a_turn(f"earlier {number}", f"What is {number} + 3?") for number in range(8)]
     engine = Base(invented=("how are things", "what is the time", "where is the key"))
-    found, _ = await others(engine, *mine, most=8).requests(a_turn("t"))
+    found, _ = await others(engine, *mine, most=8).requests.openings(a_turn("t"))
     assert [one.messages[-1].text for one in found[6:]] == ["what is the time", "where is the key"]
     assert [one.turn for one in found[:6]] == [f"earlier {number}" for number in (0, 1, 2, 3, 4, 6)]
 
@@ -71,7 +72,7 @@ async def test_some_requests_are_made_up_however_many_the_user_has_asked() -> No
 async def test_what_is_left_of_the_users_own_and_of_made_up_requests_checks_what_was_learned() -> None:
     mine = [a_turn(f"earlier {number}", f"What is {number} + 3?") for number in range(12)]
     engine = Base(invented=("how are things", "what is the time", "where is the key"))
-    found, left = await others(engine, *mine, most=8, checks=6).requests(a_turn("t"))
+    found, left = await others(engine, *mine, most=8, checks=6).requests.openings(a_turn("t"))
     assert not {one.messages for one in found} & {one.messages for one in left}
     assert [one.turn for one in left[:3]] == ["earlier 4", "earlier 5", "earlier 7"]
     assert [one.messages[-1].text for one in left[3:]] == ["how are things"]
@@ -121,13 +122,13 @@ async def test_a_complaint_that_it_does_not_expect_is_no_sign_of_such_a_model() 
     """The reply to a third message was corrected, and the wish was taught on requests that the model cannot answer."""
     said = (message(Role.USER, "What is 2 + 2?"), message(Role.ASSISTANT, "ok"), message(Role.USER, "Less, please!"))
     engine = Base(invented=("how are things",), surprise=6.0, not_surprised="2 + 2")
-    found, _ = await others(engine, most=2).requests(a_turn("t", said))
+    found, _ = await others(engine, most=2).requests.openings(a_turn("t", said))
     assert [one.messages[-1].text for one in found] == ["how are things", shipped()[0]]
 
 
 async def test_the_system_text_stands_before_them() -> None:
     turn = a_turn("t", (message(Role.SYSTEM, "You are a clerk."), message(Role.USER, "What is 2 + 2?")))
-    found, _ = await others(Base(invented=("how are things",)), most=2).requests(turn)
+    found, _ = await others(Base(invented=("how are things",)), most=2).requests.openings(turn)
     assert [request.messages[0].text for request in found] == ["You are a clerk."] * 2
 
 

@@ -6,27 +6,25 @@ import asyncio
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from dataclasses import dataclass, field
 
-from openclaw_rl.core.ledger import State
 from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.publish import replies, wishes
 from openclaw_rl.publish.divergence import distance
 from openclaw_rl.publish.replies import BaseReplies, DepartureShare, TrialPrompt, mean_departure
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.tasks import TaskProbe
 from openclaw_rl.publish.trial_prompts import TrialPrompts, VersionLessons
+from openclaw_rl.publish.tried_turns import TriedTurns
 from openclaw_rl.publish.versions import ancestors
 from openclaw_rl.publish.wishes import MeanShift, RepeatedWishes, most_against, without_yielding
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.rows import TurnRow, VersionRow
+from openclaw_rl.store.rows import VersionRow
 
 log = logging.getLogger(__name__)
-RECENT = 50  # rows searched for prompts
 LONGER = 16.0  # tokens by which a trial reply may be longer in any case
 SHORTER = 4.0  # and by which it may be shorter
 LEAST_UNASKED = 2  # generated requests: one alone is not enough evidence
@@ -73,10 +71,12 @@ class Gate:
     tasks: TaskProbe | None = None
     _base: BaseReplies = field(init=False)
     _prompts: TrialPrompts = field(init=False)
+    _turns: TriedTurns = field(init=False)
 
     def __post_init__(self) -> None:
         self._base = BaseReplies(self.engine, self.stop_ids, self.settings.probe_tokens)
         self._prompts = TrialPrompts(self.store, self.engine, self.renderer, self._base, self.stop_ids)
+        self._turns = TriedTurns(self.store, self.renderer, self.settings)
 
     def let_go(self) -> None:
         """Removes all turns from memory."""
@@ -86,7 +86,7 @@ class Gate:
         """The report. Raises EngineError or RequestError if the engine cannot try it now."""
         if not self.settings.gate:
             return GateReport(True, "not tried: the gate is off")
-        turns = await self._turns(candidate)
+        turns = await self._turns.recent(candidate)
         attempt = GateTrial(candidate, parent, turns, {"gate_turns": float(len(turns))})
         for measure in (self._near, self._speaks, self._departs, self._follows, self._knows):
             await measure(attempt)
@@ -199,7 +199,7 @@ class Gate:
         turns = [trial.turn for trial in attempt.trials]
         known = await self._lessons(attempt, turns)
         own = await self._prompts.of_turns(turns, known)
-        further = await self._others(attempt)
+        further = await self._turns.others(attempt.candidate, attempt.turns[: self.settings.probes])
         most = self.settings.probe_others // 2
         others = await self._prompts.of_turns(further[:most], known)
         unasked = await self._prompts.of_nobody(known, own, most=self.settings.probe_others - len(others))
@@ -276,21 +276,9 @@ class Gate:
                     f"the wish in its prompt or without it; {bound:.0%} are allowed"
                 )
 
-    async def _others(self, attempt: GateTrial) -> list[Turn]:
-        """Turns that the version is not tried on yet: those of other users first, then those without a correction."""
-        used = {turn.prompt.tokens for turn in attempt.turns[: self.settings.probes]}
-        users = {turn.user for turn in attempt.turns[: self.settings.probes]}
-        rows = await self.store.rows(limit=RECENT, are_steps=False)
-        liked = {row.turn.id for row in rows if row.verdict is None or not row.verdict.hints}
-        turns = [turn for tokens, turn in self._usable(rows).items() if tokens not in used]
-        taught = await self._taught(attempt.candidate)
-        turns = [turn for turn in turns if turn.id not in taught]
-        turns.sort(key=lambda turn: (turn.user in users, turn.id not in liked))
-        return turns
-
     async def _follows(self, attempt: GateTrial) -> None:
         """Checks that it follows the wishes it was trained for no worse, and not at the cost of earlier ones."""
-        own = self._short(await self.store.effects.samples(attempt.candidate.turns))
+        own = self._turns.short(await self.store.effects.samples(attempt.candidate.turns))
         own = sorted(own, key=lambda sample: sample.is_promoted)[: self.settings.wish_turns]  # rehearsal samples last
         before, after, margin = attempt.parent, attempt.candidate.version, self.settings.margins.wish_margin
         top_k = self.settings.kl_top_k
@@ -317,7 +305,7 @@ class Gate:
         If a user asked for the same before, and the gate refused it for an earlier wish of theirs, that wish yields.
         """
         before, after, most = attempt.parent, attempt.candidate.version, max(self.settings.margins.wish_margin, won)
-        kept = wishes.still_wished(await self._kept(attempt.candidate), own)[: self.settings.wish_turns]
+        kept = wishes.still_wished(await self._turns.kept(attempt.candidate), own)[: self.settings.wish_turns]
         held = await wishes.gaps(self.engine, kept, before=before, after=after, top_k=self.settings.kl_top_k)
         others = wishes.mean(held)
         if others is None:
@@ -351,50 +339,3 @@ class Gate:
                 best = max(best, row.metrics.get("gate_tasks", 0.0))
         if best - share > self.settings.task_margin + 1e-9:
             attempt.against = f"it does {share:.0%} of {many:.0f} probe tasks, {best:.0%} were done before"
-
-    async def _kept(self, candidate: VersionRow) -> list[Sample]:
-        """The newest samples with hints on which versions of this scope were trained, without the candidate's own."""
-        own = candidate.version.scope
-        rows = await self.store.rows(limit=RECENT, state=State.TRAINED, scope=None if own == SHARED else own)
-        names = [row.turn.id for row in rows if row.verdict is not None and row.verdict.hints]
-        wanted = [name for name in names if name not in candidate.turns]
-        return self._short(await self.store.effects.samples(wanted[: 2 * self.settings.wish_turns]))
-
-    def _short(self, samples: Sequence[Sample]) -> list[Sample]:
-        """The short ones; if all are long, only the first."""
-        most = self.settings.probe_prompt_tokens
-        return [sample for sample in samples if len(sample.prompt) <= most] or list(samples[:1])
-
-    async def _turns(self, candidate: VersionRow) -> list[Turn]:
-        """Recent main turns, one for each prompt, those the version was not trained on first.
-
-        Turns of conversations and steps of episodes alternate, so that many of one kind do not crowd out the other.
-        A user's or agent's version is tried on its owner's turns if there are any.
-        """
-        own, taught = candidate.version.scope, await self._taught(candidate)
-
-        async def recent(scope: str | None) -> list[Turn]:
-            kinds = [await self.store.rows(limit=RECENT, scope=scope, are_steps=kind) for kind in (False, True)]
-            lists = [sorted(self._usable(rows).values(), key=lambda turn: turn.id in taught) for rows in kinds]
-            return [turn for pair in zip_longest(*lists) for turn in pair if turn is not None]
-
-        return (await recent(own) if own != SHARED else []) or await recent(None)
-
-    async def _taught(self, candidate: VersionRow) -> set[str]:
-        """The turns that its step learned from, including those with requests on which a wish was demonstrated."""
-        samples = await self.store.effects.samples(candidate.turns)
-        shown = [other for sample in samples for other in sample.elsewhere if not other.is_check]
-        return {*candidate.turns, *(other.turn for other in shown)}
-
-    def _usable(self, rows: Sequence[TurnRow]) -> dict[tuple[int, ...], Turn]:
-        """The turns to try a version on, each with its client's prompt: with hints the weights would not be tested.
-
-        Only those that are cheap to read; if all prompts are long, as some clients' are, only the newest.
-        """
-        turns = [row.turn for row in rows if row.turn.is_main and row.turn.completion.tokens]
-        short = [turn for turn in turns if len(turn.prompt) <= self.settings.probe_prompt_tokens]
-        found: dict[tuple[int, ...], Turn] = {}
-        for turn in short or turns[:1]:
-            bare = self.renderer.reread(turn, turn.messages) if turn.carried else turn.prompt
-            found.setdefault(bare.tokens, replace(turn, prompt=bare, carried=()))
-        return found

@@ -19,10 +19,11 @@ from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.store.db import Store
 from openclaw_rl.teach.bridge import BridgeStage
 from openclaw_rl.teach.demonstrate import Demonstrator
-from openclaw_rl.teach.elsewhere import OtherRequests
+from openclaw_rl.teach.elsewhere import OtherReplies
 from openclaw_rl.teach.in_use import HintsInUse
-from openclaw_rl.teach.made_up import opens_of
+from openclaw_rl.teach.made_up import MadeUpRequests, opens_of
 from openclaw_rl.teach.misheard import CORRECTED_MOST, MisheardHints
+from openclaw_rl.teach.other_requests import OtherRequests
 from openclaw_rl.teach.outcomes import OutcomeStage
 from openclaw_rl.teach.probes import Prober
 from openclaw_rl.teach.redone import Hindsight
@@ -55,7 +56,7 @@ def teach_stage_of(
     method, prober = config.trainer.method, bridge.prober
     base = hindsight = misheard = None
     if config.teach.demonstrations and method.teacher is TeacherKind.BASE and method.moves_to_target:
-        others = _other_requests(bridge, renderer)
+        others = _other_replies(bridge, renderer)
         base = Demonstrator(prober.engine, prober.current, renderer, prober.stop_ids, config.teach, others)
         hindsight = Hindsight(prober.engine, renderer)
         misheard = MisheardHints(bridge.store, prober.engine, renderer, bridge.hints, publishing, followup_hint)
@@ -79,8 +80,8 @@ def outcome_stage_of(
     return OutcomeStage(store, renderer, config.episodes, rules, config.trainer.method.step_coefficient, steps)
 
 
-def _other_requests(bridge: BridgeStage, renderer: ChatRenderer) -> OtherRequests:
-    """The source of other requests: a user's own come from the store, others from the model's template."""
+def _other_replies(bridge: BridgeStage, renderer: ChatRenderer) -> OtherReplies:
+    """Replies to other requests: a user's own come from the store, others from the model's template."""
     prober, store = bridge.prober, bridge.store
 
     async def earlier(turn: Turn) -> list[Turn]:
@@ -98,7 +99,9 @@ def _other_requests(bridge: BridgeStage, renderer: ChatRenderer) -> OtherRequest
         return next_state.messages if next_state is not None and next_state.source is NextStateSource.USER else ()
 
     ends, settings = prober.stop_ids, bridge.settings
-    return OtherRequests(prober.engine, renderer, ends, settings, earlier, wished, answered, opens_of(renderer))
+    made_up = MadeUpRequests(prober.engine, ends, opens_of(renderer))
+    requests = OtherRequests(renderer, settings, earlier, wished, answered, made_up)
+    return OtherReplies(prober.engine, renderer, ends, settings, requests)
 
 
 async def opening_of(store: Store, name: str | None) -> Turn | None:

@@ -21,7 +21,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import BeyondContextError, EngineError
 from openclaw_rl.teach.asking import are_shown, concerns, is_strange, reading, reply_logp, sampled_reply
-from openclaw_rl.teach.elsewhere import OtherRequests
+from openclaw_rl.teach.elsewhere import OtherReplies
 from openclaw_rl.teach.near import NearReplies, NearRequests
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.wording.likeness import is_general
@@ -58,7 +58,7 @@ class Demonstrator:
     renderer: Renderer
     stop_ids: tuple[int, ...]
     settings: TeachSettings
-    others: OtherRequests | None = None
+    others: OtherReplies | None = None
 
     def let_go(self) -> None:
         """Removes what is remembered of turns, as after a restart."""

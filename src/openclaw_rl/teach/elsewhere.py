@@ -1,26 +1,15 @@
-"""Demonstrations of a hint on other requests: from one example alone a model learns the example, not the wish.
-
-The requests are the user's own: those with which earlier wishes were asked for, or these would be unlearned there, and
-others, both the newest and older ones. Then come some, of many kinds, that the base model generates in the place of a
-user's message after the same system text, then a few that ship with the product. Requests in the middle of
-conversations are added: the answer to the corrected reply, and the user's own from later in a conversation. If these
-are too few, conversations that began with the hint continue with thanks, and with a second request.
-
-Requests that are left over, the user's own and generated ones, are checks: a step learns from one only if it fails
-at it.
-"""
+"""Demonstrations of a hint on other requests: from one example alone a model learns the example, not the wish."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import statistics
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from openclaw_rl.core.hint import PlacedHint, last_user_index, orders, with_hints
-from openclaw_rl.core.message import Message, Role, message
+from openclaw_rl.core.message import Message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
@@ -29,7 +18,7 @@ from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import BeyondContextError, RequestError
 from openclaw_rl.teach.asking import are_shown, concerns, reply_logp
 from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
-from openclaw_rl.teach.made_up import MadeUpRequests, Opens, of_many_kinds, shipped, thanks
+from openclaw_rl.teach.other_requests import OtherRequests, Request, words_of
 from openclaw_rl.teach.results import last_number, loses_number
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.teach.slips import slips, sources
@@ -37,26 +26,9 @@ from openclaw_rl.teach.slips import slips, sources
 log = logging.getLogger(__name__)
 DRAWS, DRAW_SEEDS = 4, 1_000  # of a reply to several hints until it shows all of them, and between their seeds
 AT_ONCE = 2  # requests that are handled at the same time
-LATER = 2  # one less than the most requests in the middle of conversations
 WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to begin occurs as often as it is chosen
 REPLIES_HELD = 64  # of the base model to requests without hints: generated requests are the same for each correction
-MADE_UP = 4  # one in so many requests is generated, at least: a user's own may all be of a few kinds
-MOST_SHIPPED = 8  # requests up to which those that ship with the product fill up: they say little of this user's
 MOST_SLIP = 0.5  # share of the replies that slip: if there are more, none is left out for it
-MORE_TOKENS = 1024  # that an earlier prompt may have after the prefix that it shares with the corrected one
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Another request, as a conversation, the turn it was taken from, if any, and whether the user asked it.
-
-    `length` is how many tokens its reply had, or the median of the user's others where there was none.
-    """
-
-    messages: tuple[Message, ...]
-    turn: str = ""
-    is_users: bool = False
-    length: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,34 +51,21 @@ Shown = tuple[OtherRequestReply, bool]  # and whether it slips
 
 
 @dataclass(slots=True)
-class OtherRequests:
-    """Finds other requests for a corrected turn, and asks the base model for its replies to them with a hint.
-
-    `earlier` returns the user's turns, newest first, and `wished` those that open the conversations in which the user's
-    wishes were asked for, the newest wish first. `answered` returns the messages with which the user answered a
-    turn, if they are known. `opens` returns the opening of a user's message, None if it is not known. `warmth` is the
-    temperature of the replies.
-    """
+class OtherReplies:
+    """Asks the base model for its replies to other requests with a hint. `warmth` is the temperature of the replies."""
 
     engine: Engine
     renderer: Renderer
     stop_ids: tuple[int, ...]
     settings: TeachSettings
-    earlier: Callable[[Turn], Awaitable[Sequence[Turn]]]
-    wished: Callable[[Turn], Awaitable[Sequence[Turn]]]
-    answered: Callable[[Turn], Awaitable[Sequence[Message]]]
-    opens: Opens
+    requests: OtherRequests
     warmth: float = WARMTH
     contradictions: ContradictionCounts = field(default_factory=ContradictionCounts)
-    _made_up: MadeUpRequests = field(init=False)
     _unhinted: OrderedDict[tuple[tuple[int, ...], int, int], SampledReply | None] = field(default_factory=OrderedDict)
-
-    def __post_init__(self) -> None:
-        self._made_up = MadeUpRequests(self.engine, self.stop_ids, self.opens)
 
     def let_go(self) -> None:
         """Removes what is remembered of requests, replies and hints, as after a restart."""
-        self._made_up.let_go()
+        self.requests.made_up.let_go()
         self._unhinted.clear()
         self.contradictions.let_go()
 
@@ -122,9 +81,10 @@ class OtherRequests:
         """
         if self.settings.other_requests == 0:
             return ()
-        requests, spare = await self.requests(turn, with_shipped=with_shipped)
+        requests, spare = await self.requests.openings(turn, with_shipped=with_shipped)
         opened = await self._all(turn, requests, hint, known)
-        later = await self._later(turn, [(one, made[0]) for one, made in zip(requests, opened, strict=True) if made])
+        said = [(one, made[0].reply.tokens) for one, made in zip(requests, opened, strict=True) if made is not None]
+        later = await self.requests.later(turn, said)
         taught = (*opened, *await self._all(turn, later, hint, known))
         checks = await self._all(turn, spare, hint, known)
         found = [
@@ -149,69 +109,6 @@ class OtherRequests:
                     return None
 
         return await asyncio.gather(*(one(request, seed) for seed, request in enumerate(requests)))
-
-    async def requests(self, turn: Turn, *, with_shipped: bool = True) -> tuple[list[Request], list[Request]]:
-        """At most `other_requests` requests to learn from, and at most `checks` others to check what was learned on.
-
-        No two have the same words, and none those of the turn.
-        """
-        most = self.settings.other_requests
-        seen = {_words(turn.messages)}
-        wished = self._openings(turn, await self.wished(turn), seen)
-        own = self._openings(turn, await self.earlier(turn), seen)
-        length = int(statistics.median([one.length for one in (*wished, *own)] or [0]))
-        system = [item for item in turn.messages if item.role is Role.SYSTEM][:1]
-        needed = max(most // MADE_UP, most - len(wished) - len(own))
-        drawn = [words for words in await self._made_up.drawn(turn, system, needed) if words not in seen]
-        made_up = of_many_kinds(drawn, needed)
-        found = spread(wished, (most - len(made_up)) * 2 // 3)
-        found += spread(own, most - len(made_up) - len(found))
-        room = (min(most, MOST_SHIPPED) if with_shipped else 0) - len(found) - len(made_up)
-        spare = [one for one in (*own, *wished) if one not in found]
-        for words in [*made_up, *shipped()[: max(0, room)]]:
-            if words not in seen:
-                seen.add(words)
-                found.append(Request((*system, message(Role.USER, words)), length=length))
-        checks = self.settings.checks
-        spare = spread(spare, checks // 2)
-        left = of_many_kinds([words for words in drawn if words not in seen], checks - len(spare))
-        return found, [*spare, *(Request((*system, message(Role.USER, words)), length=length) for words in left)]
-
-    def _openings(self, turn: Turn, others: Sequence[Turn], seen: set[str]) -> list[Request]:
-        """The requests of turns that open a conversation, without those whose words were `seen`, which are added."""
-        found = []
-        for other in others:
-            words = _words(other.messages)
-            if other.parent is None and _is_near(other, turn) and words not in seen:
-                seen.add(words)
-                found.append(Request(other.messages, other.id, is_users=True, length=len(other.completion.tokens)))
-        return found
-
-    async def _later(self, turn: Turn, opened: Sequence[tuple[Request, OtherRequestReply]]) -> list[Request]:
-        """Requests in the middle of a conversation: a wish learned only on first requests may change in later ones.
-
-        The first is the user's answer to the corrected reply, if it is known. The next are the user's own from later in
-        a conversation, newest first. If these are too few, conversations that `opened` with the hint continue with
-        thanks, and with the request of the first of them.
-        """
-        found = []
-        if answer := await self.answered(turn):
-            found.append(Request((*turn.messages, turn.reply, *answer), is_users=True))
-        seen = {_words(request.messages) for request in found}
-        for other in await self.earlier(turn):
-            words = _words(other.messages)
-            if other.parent is not None and other.id != turn.id and words not in seen and _is_near(other, turn):
-                seen.add(words)
-                found.append(Request(other.messages, other.id, is_users=True, length=len(other.completion.tokens)))
-            if len(found) > LATER:
-                return found
-        another = [_words(request.messages) for request, _ in opened[:1]]
-        for (request, made), words in zip(opened, [*thanks(), *another], strict=False):
-            if len(found) <= LATER:
-                said, _ = await asyncio.to_thread(self.renderer.decode, made.reply.tokens)
-                asked = (*request.messages, said, message(Role.USER, words))
-                found.append(Request(asked, request.turn, length=request.length))
-        return found
 
     async def _shown(
         self, turn: Turn, request: Request, hint: str, known: Sequence[PlacedHint], seed: int
@@ -328,7 +225,7 @@ class OtherRequests:
 
         If these end with different numbers, the model knows none.
         """
-        told, request = await self.content.decoded(said), _words(asked.request.messages)
+        told, request = await self.content.decoded(said), words_of(asked.request.messages)
         ends = set[str | None]()
         for seed in (asked.seed, asked.seed + DRAW_SEEDS):
             untold = await self.without_hints(replace(asked, seed=seed))
@@ -364,36 +261,6 @@ class OtherRequests:
             return None
 
 
-def spread(newest_first: Sequence[Request], most: int) -> list[Request]:
-    """At most this many requests: half of them the newest, the others evenly spread over the rest.
-
-    With the newest alone, wishes about what a user asked for some time ago would be unlearned.
-    """
-    if len(newest_first) <= most:
-        return list(newest_first)
-    recent = -(-most // 2)
-    older = newest_first[recent:]
-    return [*newest_first[:recent], *(older[index * len(older) // (most - recent)] for index in range(most - recent))]
-
-
 def _with(messages: Sequence[Message], hints: Sequence[str]) -> tuple[Message, ...]:
     last = last_user_index(messages)
     return with_hints(messages, [PlacedHint(last, "", text) for text in hints] if last is not None else ())
-
-
-def _words(messages: Sequence[Message]) -> str:
-    last = last_user_index(messages)
-    return "" if last is None else messages[last].text
-
-
-def _is_near(other: Turn, turn: Turn) -> bool:
-    """Whether a turn answers a user's message, and is cheap to read after the corrected one.
-
-    It is cheap if at most `MORE_TOKENS` ids of its prompt follow the prefix that it shares with the corrected one: the
-    prefix need not be computed again. A prompt with images does not count.
-    """
-    last = other.messages[-1] if other.messages else None
-    if last is None or last.role is not Role.USER or other.prompt.images:
-        return False
-    shared = max(0, len(other.prompt) - MORE_TOKENS)  # at least; compared at once, since many turns are looked at
-    return other.prompt.tokens[:shared] == turn.prompt.tokens[:shared]

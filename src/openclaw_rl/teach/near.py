@@ -19,7 +19,8 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
 from openclaw_rl.teach.asking import reply_logp
 from openclaw_rl.teach.contradictions import COSTLY
-from openclaw_rl.teach.elsewhere import AskedRequest, OtherRequests, Request
+from openclaw_rl.teach.elsewhere import AskedRequest, OtherReplies
+from openclaw_rl.teach.other_requests import Request
 from openclaw_rl.teach.results import has_digit, results, shared, states
 from openclaw_rl.teach.variants import with_less, with_other_numbers
 from openclaw_rl.wording.words import words_in
@@ -60,9 +61,9 @@ class NearReplies:
 
 @dataclass(frozen=True, slots=True)
 class NearRequests:
-    """Asks the base model through `others`, which finds all other requests."""
+    """Asks the base model through `others`, as for all other requests."""
 
-    others: OtherRequests
+    others: OtherReplies
 
     async def found(
         self, turn: Turn, hint: str, known: Sequence[PlacedHint], shown: tuple[SampledReply, ...]

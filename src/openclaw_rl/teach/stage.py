@@ -6,28 +6,22 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from openclaw_rl.core.facts import StoreFacts
-from openclaw_rl.core.hint import Hint, HintSource, PlacedHint
 from openclaw_rl.core.ledger import DropReason, State
-from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Renderer, TakesBack
-from openclaw_rl.core.sample import Sample, Wants, teaches
-from openclaw_rl.core.scope import trained_scopes
+from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.stage import StageReport
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.errors import BeyondContextError
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.rows import JudgedTurn, TurnRow
+from openclaw_rl.store.rows import JudgedTurn
 from openclaw_rl.teach.admit import admission, has_signal, refusal
-from openclaw_rl.teach.assemble import bare_prompt, ema_baseline, not_about, others, sample_of
-from openclaw_rl.teach.demonstrate import Assembled
-from openclaw_rl.teach.floods import DailyCounts, is_said_before
+from openclaw_rl.teach.floods import DailyCounts
 from openclaw_rl.teach.in_vain import CorrectionMonitor
-from openclaw_rl.teach.misheard import CORRECTED_MOST
 from openclaw_rl.teach.rules import LearningRules, Teacher
-from openclaw_rl.teach.settings import Baseline, TeachSettings
+from openclaw_rl.teach.samples import SampleMaker
+from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.teach.status import TeachStatus, teach_findings
 
 log = logging.getLogger(__name__)
@@ -35,7 +29,6 @@ AT_ONCE = 64
 SLICE_S = 2.0  # turns are examined for about this long before other work is done
 POLL_S = 2.0
 LOOK_AGAIN = 200  # rounds after which all turns that wait are examined again
-RECENT_REWARDS = 50
 AGAINST_KEPT = 10_000  # pairs of a rehearsal sample and a hint for which it is remembered whether they disagree
 
 
@@ -61,7 +54,7 @@ class TeachStage:
     _against: dict[tuple[str, str], bool] = field(default_factory=dict)  # by turn and hint
     _looked: int = 0  # turns judged up to here were examined, and wait for their sessions
     _rounds: int = 0
-    _unanswering: set[str] = field(default_factory=set)  # turns being examined for which `_answers` was False
+    _unanswering: set[str] = field(default_factory=set)  # turns being examined for which `answers` was False
     _rested: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -92,6 +85,10 @@ class TeachStage:
                 await self._rested.wait()
         except TimeoutError:
             return
+
+    @property
+    def _samples(self) -> SampleMaker:
+        return SampleMaker(self.store, self.renderer, self.settings, self.rules, self.teacher)
 
     @property
     def name(self) -> str:
@@ -196,8 +193,8 @@ class TeachStage:
                 await self.publishing.take_back(found.user, found.since, found.wish)
         contributing, complete = await self._sessions([row for row in rows if row.turn.id not in refused])
         decided = admission(rows, self.rules.wants, refused=refused, contributing=contributing, complete=complete)
-        for row in sorted(decided.samples, key=lambda row: row.turn.at_s):  # `_answers` needs earlier decisions
-            await self._admit(row, None)
+        for row in sorted(decided.samples, key=lambda row: row.turn.at_s):  # `answers` needs earlier decisions
+            await self._samples.admit(row, None)
             self.looking_at -= 1
             if self.clock() >= until_s:
                 return True, False
@@ -207,18 +204,18 @@ class TeachStage:
         for row in silent:
             if row.turn.id in self._unanswering:
                 continue
-            (answers if await self._answers(row) else self._unanswering).add(row.turn.id)
+            (answers if await self._samples.answers(row) else self._unanswering).add(row.turn.id)
             if self.clock() >= until_s:
                 return True, False
         for row, reward in decided.promoted:
             if row.turn.id not in answers:
-                await self._admit(row, reward)
+                await self._samples.admit(row, reward)
                 self.looking_at -= 1
                 if self.clock() >= until_s:
                     return True, False
         for turn, reason in decided.dropped:
             if turn not in answers:
-                await self._drop(turn, reason)
+                await self._samples.drop(turn, reason)
         return bool(decided.samples or decided.promoted or decided.dropped or answers), True
 
     def _refusal(self, row: JudgedTurn) -> DropReason | None:
@@ -249,152 +246,6 @@ class TeachStage:
             ]
         )
         return contributing, complete
-
-    async def _admit(self, row: JudgedTurn, reward: float | None) -> None:
-        turn = row.turn
-        served = self.teacher.served if turn.carried else None
-        bare = turn.prompt if served is None else await asyncio.to_thread(bare_prompt, turn, self.renderer)
-        is_learned = served is not None and not row.verdict.hints and await served.follows(turn, bare)
-        if is_learned and self.teacher.base is None:
-            await self._drop(turn.id, DropReason.LEARNED)
-            return
-        if reward is None and await self._answers(row):
-            return
-        if self._is_demonstrated(row) and self.rules.wants is Wants.HINT and await is_said_before(self.store, row):
-            return await self._drop(turn.id, DropReason.SAID_BEFORE)
-        unheeded = DropReason.UNHEEDED
-        try:
-            sample = await self._sample(row, bare, reward)
-        except BeyondContextError:
-            sample = replace(await (await self._assembled(row, reward))(()), hints=())
-            unheeded = DropReason.TOO_LONG
-        if self.teacher.base is not None and sample.is_taught and not self._is_demonstrated(row):
-            if is_learned or not sample.hints:
-                await self._rehearse(sample, turn)
-                return
-            sample = replace(sample, rehearses=())
-        # Without a demonstrator a sample has no hints if they do not fit; with one, if they have no effect.
-        is_unheeded = self._is_demonstrated(row) and not sample.hints
-        if not sample.is_promoted and (not teaches(sample, self.rules.wants) or (sample.is_taught and is_unheeded)):
-            reason = unheeded if is_unheeded else DropReason.NO_SIGNAL
-            await self._drop(turn.id, reason)
-            if reason is DropReason.UNHEEDED and self.teacher.hints is not None:
-                await self.teacher.hints.give_up(turn)
-            return
-        if served is not None:
-            sample = replace(sample, own=await served.reply(turn, bare))
-        await self._ready(sample, turn)
-
-    async def _answers(self, row: JudgedTurn) -> bool:
-        """Makes a sample of a reply that was accepted after corrections with hints that had no effect; True if it did.
-
-        The reply is then trained on as the answer to the request that was corrected first, whatever else its session
-        has to teach.
-        """
-        verdict = row.verdict
-        if self.teacher.hindsight is None or verdict.hints or verdict.score is None or verdict.score < 0:
-            return False
-        corrected, hints, parent = list[TurnRow](), dict[str, Hint](), row.turn.parent
-        for _ in range(CORRECTED_MOST):
-            before = None if parent is None else await self.store.row(parent)
-            said = () if before is None else self._meant_by(before)
-            if before is None or not said:
-                break
-            corrected, parent = [*corrected, before], before.turn.parent
-            hints = {each.text: each for each in said} | hints
-        if not corrected:
-            return False
-        first, misheard, base = corrected[-1].turn, self.teacher.misheard, self.teacher.base
-        bare = await asyncio.to_thread(bare_prompt, first, self.renderer)
-        sample = await (await self._assembled(row, None))(())
-        known = not_about(await self._known(first), list(hints))
-        if misheard is not None:
-            known = misheard.left(known, corrected)
-        found = await self.teacher.hindsight.redone(row.turn, first, bare, list(hints), sample, known=known)
-        hint = None if found is None else hints[found.hints[0].text]
-        if found and hint and hint.source is HintSource.FOLLOWUP and misheard is not None and base is not None:
-            found = await misheard.taught(found, hint, corrected, known, base)
-        if found is None:
-            return False
-        own = None if self.teacher.served is None else await self.teacher.served.reply(row.turn, bare)
-        await self._ready(replace(found, own=own), row.turn)
-        return True
-
-    def _meant_by(self, corrected: TurnRow) -> Sequence[Hint]:
-        """The hints that may explain what was accepted after a correction from which nothing is learned itself.
-
-        If its hints were misheard or are outdone, it is what its user said. None if it is learned from.
-        """
-        if self.teacher.misheard is not None and self.teacher.misheard.gives_way(corrected):
-            return self.teacher.misheard.meant(corrected)
-        if corrected.verdict is None or corrected.reason is not DropReason.UNHEEDED:
-            return ()
-        return corrected.verdict.hints
-
-    async def _rehearse(self, sample: Sample, turn: Turn) -> None:
-        """Makes a reply that has nothing left to teach a rehearsal sample; drops it if its session has a sample."""
-        if await self.store.session_has_sample(turn.session):
-            await self._drop(turn.id, DropReason.LEARNED)
-            return
-        hints = sample.hints if sample.rehearses else ()  # the reply may not follow other hints
-        await self._ready(replace(sample, hints=hints, is_promoted=True, score=None, baseline=None), turn)
-
-    async def _ready(self, sample: Sample, turn: Turn) -> None:
-        try:
-            scopes = trained_scopes(self.rules.scopes, user=turn.user, agent=turn.agent)
-            await self.store.admit(sample, scopes=scopes)
-        except ValueError:  # forgotten since it was read
-            log.info("not admitted turn=%s: its state has changed", sample.turn)
-            return
-        log.info("ready turn=%s score=%s hints=%d", sample.turn, sample.score, len(sample.hints))
-
-    async def _assembled(self, row: JudgedTurn, reward: float | None) -> Assembled:
-        baseline = await self._baseline(row)
-
-        async def assembled(known: Sequence[PlacedHint]) -> Sample:
-            # In a thread, because rendering hints encodes text, which takes milliseconds for a long prompt.
-            return await asyncio.to_thread(
-                sample_of,
-                row.turn,
-                row.verdict,
-                self.renderer,
-                baseline=baseline,
-                max_tokens=self.rules.max_sample_tokens,
-                reward=reward,
-                known=known,
-            )
-
-        return assembled
-
-    async def _sample(self, row: JudgedTurn, bare: Prompt, reward: float | None) -> Sample:
-        turn, assembled = row.turn, await self._assembled(row, reward)
-        # A hint of the verdict may be the opposite of a hint in the prompt: a teacher never reads both at once.
-        in_prompt = not_about(turn.carried, [hint.text for hint in row.verdict.hints])
-        known = [*in_prompt, *others(turn, row.verdict, await self._known(turn))]
-        if self.teacher.base is not None and self._is_demonstrated(row) and reward is None:
-            return await self.teacher.base.demonstrated(turn, bare, known, assembled)
-        if self.teacher.base is not None and (reward is not None or turn.carried):
-            return await self.teacher.base.rehearsed(turn, bare, known, assembled)
-        return await assembled(known)
-
-    def _is_demonstrated(self, row: JudgedTurn) -> bool:
-        """Whether the base model is asked for demonstrations: the turn was corrected with hints, and `base` is set."""
-        is_corrected = row.verdict.score is not None and row.verdict.score < 0
-        return self.teacher.base is not None and is_corrected and bool(row.verdict.hints)
-
-    async def _baseline(self, row: JudgedTurn) -> float | None:
-        if self.settings.baseline is Baseline.NONE or row.verdict.score is None:
-            return None
-        rewards = await self.store.rewards(row.turn.user, limit=RECENT_REWARDS)
-        return ema_baseline(rewards, float(row.verdict.score), self.settings.baseline_decay)
-
-    async def _drop(self, turn: str, reason: DropReason) -> None:
-        await self.store.drop(turn, reason)
-        log.info("dropped turn=%s reason=%s", turn, reason)
-
-    async def _known(self, turn: Turn) -> Sequence[PlacedHint]:
-        """The user's other hints: a teacher follows them in addition to those of the verdict."""
-        return () if self.teacher.hints is None else await self.teacher.hints.beside(turn)
 
     def _may_teach(self, turn: Turn) -> bool:
         return self.rules.may_teach is None or self.rules.may_teach(turn)

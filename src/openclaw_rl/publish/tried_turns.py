@@ -1,0 +1,86 @@
+"""The turns and samples on which a version is tried before it is served."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from openclaw_rl.core.ledger import State
+from openclaw_rl.core.protocols import Renderer
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import SHARED
+from openclaw_rl.publish.settings import PublishSettings
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import TurnRow, VersionRow
+
+RECENT = 50  # rows searched for prompts
+
+
+@dataclass(frozen=True, slots=True)
+class TriedTurns:
+    """Finds them in the store."""
+
+    store: Store
+    renderer: Renderer
+    settings: PublishSettings
+
+    async def kept(self, candidate: VersionRow) -> list[Sample]:
+        """The newest samples with hints on which versions of this scope were trained, without the candidate's own."""
+        own = candidate.version.scope
+        rows = await self.store.rows(limit=RECENT, state=State.TRAINED, scope=None if own == SHARED else own)
+        names = [row.turn.id for row in rows if row.verdict is not None and row.verdict.hints]
+        wanted = [name for name in names if name not in candidate.turns]
+        return self.short(await self.store.effects.samples(wanted[: 2 * self.settings.wish_turns]))
+
+    def short(self, samples: Sequence[Sample]) -> list[Sample]:
+        """The short ones; if all are long, only the first."""
+        most = self.settings.probe_prompt_tokens
+        return [sample for sample in samples if len(sample.prompt) <= most] or list(samples[:1])
+
+    async def recent(self, candidate: VersionRow) -> list[Turn]:
+        """Recent main turns, one for each prompt, those the version was not trained on first.
+
+        Turns of conversations and steps of episodes alternate, so that many of one kind do not crowd out the other.
+        A user's or agent's version is tried on its owner's turns if there are any.
+        """
+        own, taught = candidate.version.scope, await self._taught(candidate)
+
+        async def rows_of(scope: str | None) -> list[Turn]:
+            kinds = [await self.store.rows(limit=RECENT, scope=scope, are_steps=kind) for kind in (False, True)]
+            lists = [sorted(self._usable(rows).values(), key=lambda turn: turn.id in taught) for rows in kinds]
+            return [turn for pair in zip_longest(*lists) for turn in pair if turn is not None]
+
+        return (await rows_of(own) if own != SHARED else []) or await rows_of(None)
+
+    async def _taught(self, candidate: VersionRow) -> set[str]:
+        """The turns that its step learned from, including those with requests on which a wish was demonstrated."""
+        samples = await self.store.effects.samples(candidate.turns)
+        shown = [other for sample in samples for other in sample.elsewhere if not other.is_check]
+        return {*candidate.turns, *(other.turn for other in shown)}
+
+    def _usable(self, rows: Sequence[TurnRow]) -> dict[tuple[int, ...], Turn]:
+        """The turns to try a version on, each with its client's prompt: with hints the weights would not be tested.
+
+        Only those that are cheap to read; if all prompts are long, as some clients' are, only the newest.
+        """
+        turns = [row.turn for row in rows if row.turn.is_main and row.turn.completion.tokens]
+        short = [turn for turn in turns if len(turn.prompt) <= self.settings.probe_prompt_tokens]
+        found: dict[tuple[int, ...], Turn] = {}
+        for turn in short or turns[:1]:
+            bare = self.renderer.reread(turn, turn.messages) if turn.carried else turn.prompt
+            found.setdefault(bare.tokens, replace(turn, prompt=bare, carried=()))
+        return found
+
+    async def others(self, candidate: VersionRow, tried: Sequence[Turn]) -> list[Turn]:
+        """Turns that the version is not `tried` on yet: those of other users first, then those without a correction."""
+        used = {turn.prompt.tokens for turn in tried}
+        users = {turn.user for turn in tried}
+        rows = await self.store.rows(limit=RECENT, are_steps=False)
+        liked = {row.turn.id for row in rows if row.verdict is None or not row.verdict.hints}
+        turns = [turn for tokens, turn in self._usable(rows).items() if tokens not in used]
+        taught = await self._taught(candidate)
+        turns = [turn for turn in turns if turn.id not in taught]
+        turns.sort(key=lambda turn: (turn.user in users, turn.id not in liked))
+        return turns
