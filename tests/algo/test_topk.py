@@ -80,9 +80,27 @@ def test_a_divergence_has_its_true_gradient_and_none_where_both_agree(kind: Dive
 
 def test_the_teachers_tokens_are_compared_and_demonstrations_always_forward_over_50() -> None:
     policy, teacher = (tensor([values]).log_softmax(-1) for values in ([0.3, 2.0, 0.1, 0.0], [2.0, 0.2, 1.0, 0.1]))
-    options = MethodSettings(top_k=2, divergence="reverse")
+    options = MethodSettings(top_k=2, divergence="reverse", taught_temperature=1.0)
     top = tensor([[0, 2]])  # the teacher's two likeliest
     bins = [with_tail(each.gather(-1, top)) for each in (policy, teacher)]
     assert torch.equal(tail_distance(policy, teacher, None, options), bin_divergence(*bins, kind=Divergence.REVERSE))
     whole = (teacher.exp() * (teacher - policy)).sum(-1)  # all 4 tokens: no tail is left
     assert_close(demonstration_distance(policy, teacher, options), whole, rtol=0, atol=1e-5)
+
+
+def test_demonstrations_are_learned_as_the_teacher_samples_them() -> None:
+    """62 against 38 % are 67 against 33 % at temperature 0.7: 0.62^(1/0.7) = 0.5052, 0.38^(1/0.7) = 0.2510."""
+    teacher = tensor([[0.62, 0.38]]).log()
+    sampled = tensor([[0.5052, 0.2510]])
+    sampled = (sampled / sampled.sum()).log()
+    assert sampled.exp()[0, 0].item() == pytest.approx(0.668, abs=1e-3)
+    assert_close(demonstration_distance(sampled, teacher, MethodSettings()), tensor([0.0]), rtol=0, atol=1e-6)
+    assert demonstration_distance(teacher, teacher, MethodSettings()).item() > 1e-3
+    policy = tensor([[0.5, 0.5]]).log().requires_grad_()
+    assert torch.autograd.grad(demonstration_distance(policy, teacher, MethodSettings()).sum(), policy)[0][0, 0] < -0.6
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_temperature_is_above_0(temperature: float) -> None:
+    with pytest.raises(ValueError, match="taught_temperature"):
+        MethodSettings(taught_temperature=temperature)

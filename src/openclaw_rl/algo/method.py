@@ -61,6 +61,10 @@ class LossOptions(Protocol):
         """What the tail form measures."""
 
     @property
+    def taught_temperature(self) -> float:
+        """The temperature of the teacher's distribution on its own samples."""
+
+    @property
     def clip(self) -> float:
         """Bound on the hint's advantage of one token, in nats; 0 is off."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Literal
@@ -66,7 +67,8 @@ class MethodSettings:
     ADVANCED: ClassVar[frozenset[str]] = frozenset(
         {
             "clip", "clip_high", "clip_low", "distill", "divergence", "ema_decay", "hint_selection", "mean",
-            "step_coefficient", "subset", "tis_clip", "top_k", "w_distill", "w_opd", "w_rl", "w_taught",
+            "step_coefficient", "subset", "taught_temperature", "tis_clip", "top_k", "w_distill", "w_opd", "w_rl",
+            "w_taught",
         }
     )  # fmt: skip
 
@@ -89,6 +91,9 @@ class MethodSettings:
     """Weight of the forward divergence to the teacher on replies that were sampled with a hint in the prompt:
     demonstrations (teach.demonstrations), and with carry = bridge replies that were served so. Change it in experiments
     with the weight of demonstrations."""
+    taught_temperature: float = 0.7
+    """The temperature of the teacher's distribution on these replies, above 0. Below 1 each token is learned as surer
+    than the teacher is of it."""
     kl_beta: float = 0.05
     """Weight of the k3 term that ties the policy to the base model. Change it when versions move too far from the base
     model (raise) or learn too little (lower)."""
@@ -128,6 +133,8 @@ class MethodSettings:
     def __post_init__(self) -> None:
         if min(self.kl_beta, self.clip, self.tis_clip, self.top_k, self.w_outcome) < 0:
             raise ValueError("kl_beta, clip, tis_clip, top_k and w_outcome are at least 0")
+        if not 0.0 < self.taught_temperature < math.inf:
+            raise ValueError(f"taught_temperature is {self.taught_temperature}: it is above 0")
         if not (0.0 < self.clip_low < 1.0 and self.clip_high > 0.0):
             raise ValueError(f"clip_low is {self.clip_low} and clip_high {self.clip_high}: they bound a ratio around 1")
         if bool(self.teacher_model) != (self.teacher is TeacherKind.MODEL):

@@ -6,8 +6,9 @@ D compares the teacher's 50 likeliest tokens one by one, and all others as one (
 divergence, KL(pi_T || pi), which covers all that the teacher would say. It has no advantage, no importance ratio and no
 clip: the teacher's distribution says how far to go, so a step makes updates until it is near. Of several hints a
 corrected reply learns from the one that objects to it most. A reply without a hint only trains the anchor. The same
-distance, always forward, is used on demonstrations, which the teacher sampled itself.
-Sources: arXiv 2601.19897, 2601.20802.
+distance, always forward, is used on demonstrations, which the teacher sampled itself, at the temperature of its
+samples.
+Sources: arXiv 2601.19897, 2601.20802; a sharpened target: MixMatch, arXiv 1905.02249, section 3.2.
 """
 
 from __future__ import annotations
@@ -76,9 +77,18 @@ def tail_distance(policy: Tensor, teacher: Tensor, selected: SelectedTokens | No
 
 
 def demonstration_distance(policy: Tensor, teacher: Tensor, options: LossOptions) -> Tensor:
-    """The forward divergence on the teacher's samples, for every method. Both [T, V], [T] out."""
+    """The forward divergence on the teacher's samples, for every method. Both [T, V], [T] out.
+
+    The teacher's distribution is that at the temperature t at which its samples are drawn:
+
+        pi_T(a | s)^(1/t) / sum_b pi_T(b | s)^(1/t)
+
+    A policy that is a little less sure than the teacher was everywhere then still gives the teacher's replies; see
+    docs/decisions/0054-what-the-teacher-says-in-use.md.
+    """
     most = max(options.compared, DEMONSTRATION_TOP_K)
-    return tail_divergence(policy, teacher, top_k=most, kind=Divergence.FORWARD)
+    target = (teacher / options.taught_temperature).log_softmax(-1)
+    return tail_divergence(policy, target, top_k=most, kind=Divergence.FORWARD)
 
 
 def literal_distance(policy: Tensor, ids: Tensor) -> Tensor:
