@@ -2,19 +2,21 @@
 
 No server and no gate: the product's demonstrations and its trainer, on the models and users of bench-transfer, at a
 minute of one core each. The bundled model has one more user here, `gives`, with problems that none of its recipes has.
-A made model can have another body: `--models hotel@qwen3-moe`. `--hint`, `--warmth`, `--lr`, `--others` and
-`--unchecked` are for trying other ways than the product's. The last line is one line of JSON.
+A made model can have another body: `--models hotel@qwen3-moe`. `--hint`, `--warmth`, `--taught-temperature`, `--lr`,
+`--others` and `--unchecked` are for trying other ways than the product's. The last line is one line of JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import statistics
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
 from benchmarks.transfer import folder_of
@@ -43,12 +45,23 @@ from openclaw_rl.teach.other_requests import OtherRequests
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.tiny import world as bundled
 from openclaw_rl.trainers.lora import LoraTrainer
-from openclaw_rl.trainers.settings import TrainerSettings
+from openclaw_rl.trainers.settings import MethodSettings, TrainerSettings
 
 TEMPERATURE = 0.7
 LONGEST = 256
 AT_ONCE = 8
 OTHERS = TeachSettings().other_requests
+
+
+class Shares(NamedTuple):
+    """The share of replies that keep to the wish, that of right answers, and how unsure the model is of its tokens.
+
+    `nats` is -log p of a token as sampled, at temperature 1, in the mean of a reply's tokens and of the replies.
+    """
+
+    wish: float
+    right: float
+    nats: float
 
 
 class Ground:
@@ -77,25 +90,22 @@ class Ground:
         completion = completion_of(sampled, BASE, sampled[-1].finish or Finish.STOP)
         return Turn(name, "s", "ann", "main", TurnKind.MAIN, "m", said, (), prompt, completion, reply, 1.0)
 
-    async def shares(
-        self, user: Visitor, version: PolicyVersion, problems: int, *, hint: str = ""
-    ) -> tuple[float, float]:
-        """Of first replies to unseen problems, with a hint in the prompt if one is given: the share that keeps to the
-        wish, and that of right answers.
-        """
+    async def shares(self, user: Visitor, version: PolicyVersion, problems: int, *, hint: str = "") -> Shares:
+        """What first replies to unseen problems are like, with a hint in the prompt if one is given."""
         slots = asyncio.Semaphore(AT_ONCE)
 
-        async def one(number: int) -> tuple[bool, bool]:
+        async def one(number: int) -> Shares:
             errand = user.task(FIRST_HELD_OUT + number, held_out=True)
             sampling = Sampling(max_tokens=LONGEST, temperature=TEMPERATURE, seed=number, stop_ids=self.ends)
             async with slots:
                 prompt = self.prompt(errand.opening, hint)
-                tokens = [item.token async for item in self.engine.generate(prompt, sampling, version)]
-            check = errand.check(self.renderer.decode(tokens)[0].text)
-            return check.follows, check.right
+                said = [item async for item in self.engine.generate(prompt, sampling, version)]
+            check = errand.check(self.renderer.decode([item.token for item in said])[0].text)
+            return Shares(check.follows, check.right, -statistics.fmean(item.logp for item in said))
 
         found = await asyncio.gather(*(one(number) for number in range(problems)))
-        return sum(met for met, _ in found) / problems, sum(right for _, right in found) / problems
+        wish, right, nats = (statistics.fmean(getattr(each, name) for each in found) for name in Shares._fields)
+        return Shares(wish, right, nats)
 
 
 async def corrected(ground: Ground, user: Visitor, hint: str, warmth: float, others: int) -> Sample:
@@ -159,7 +169,8 @@ async def one(ground: Ground, user: Visitor, number: int, given: argparse.Namesp
     problems: int = given.problems
     with tempfile.TemporaryDirectory(prefix="openclaw-rl-steps-") as home:
         folder = Path(home) / "v"
-        trainer = LoraTrainer.open(ground.folder, replace(TrainerSettings(), lr=given.lr))
+        method = MethodSettings(taught_temperature=given.taught_temperature)
+        trainer = LoraTrainer.open(ground.folder, replace(TrainerSettings(), lr=given.lr, method=method))
         opened = time.process_time()
         report = await asyncio.to_thread(trainer.step, [sample])
         stepped = time.process_time()
@@ -168,10 +179,11 @@ async def one(ground: Ground, user: Visitor, number: int, given: argparse.Namesp
         found: Figures = {"user": user.name, "seed": user.seed, "updates": report.metrics.get("updates")}
         found |= {"drawn_cpu_s": round(drawn - started, 2), "step_cpu_s": round(stepped - opened, 2)}
         for kind, who in (("taught", user), ("never", user.elsewhere())):
-            _, before = await ground.shares(who, BASE, problems)
-            _, told = await ground.shares(who, BASE, problems, hint=hint)
-            wish, right = await ground.shares(who, version, problems)
-            found |= {f"{kind}_wish": wish, f"{kind}_before": before, f"{kind}_told": told, f"{kind}_right": right}
+            before = await ground.shares(who, BASE, problems)
+            told = await ground.shares(who, BASE, problems, hint=hint)
+            after = await ground.shares(who, version, problems)
+            found |= {f"{kind}_wish": after.wish, f"{kind}_before": before.right, f"{kind}_told": told.right}
+            found |= {f"{kind}_right": after.right, f"{kind}_nats_told": told.nats, f"{kind}_nats": after.nats}
         await ground.engine.unload(version)
     return found
 
@@ -205,6 +217,7 @@ def main() -> None:
     options.add_argument("--seeds", type=int, nargs="*", default=[0] if is_quick() else list(range(5)))
     options.add_argument("--problems", type=int, default=40 if is_quick() else 200)
     options.add_argument("--warmth", type=float, default=WARMTH, help="temperature of replies to other requests")
+    options.add_argument("--taught-temperature", type=float, default=MethodSettings().taught_temperature)
     options.add_argument("--lr", type=float, default=None, help="rate of the first update")
     options.add_argument("--others", type=int, default=OTHERS, help="how many other requests a wish is taught on")
     options.add_argument("--hint", default="", help="the hint's words, in place of those that the model was taught")
@@ -218,6 +231,7 @@ def main() -> None:
         {
             "runs": found,
             "warmth": given.warmth,
+            "taught_temperature": given.taught_temperature,
             "lr": given.lr,
             "others": given.others,
             "hint": given.hint,
