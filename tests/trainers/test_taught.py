@@ -29,7 +29,10 @@ def taught(recorder: Recorder, **changes: object) -> Sample:
 
 
 def forward_gradient(trainer: LoraTrainer, sample: Sample) -> list[torch.Tensor]:
-    """The gradient of the mean of KL(teacher || policy) over the reply's positions, with plain torch."""
+    """The gradient of the mean of KL(teacher || policy) over the reply's positions, with plain torch.
+
+    The teacher's distribution is that of its samples, at temperature 0.7.
+    """
     model = trainer.model
 
     def logp(prompt: tuple[int, ...]) -> torch.Tensor:
@@ -37,7 +40,7 @@ def forward_gradient(trainer: LoraTrainer, sample: Sample) -> list[torch.Tensor]
         return model.logits(hidden[len(prompt) - 1 : -1]).log_softmax(-1)
 
     with torch.no_grad(), model.without_adapter():
-        teacher = logp(HINT.tokens)
+        teacher = (logp(HINT.tokens) / 0.7).log_softmax(-1)
     top = teacher.topk(50).indices
     student = with_tail(logp(sample.prompt).gather(-1, top))
     loss = bin_divergence(student, with_tail(teacher.gather(-1, top)), kind=Divergence.FORWARD).mean()
@@ -144,7 +147,8 @@ def test_it_is_left_out_of_the_gap_between_rollout_and_training(trainer_model: P
 
 
 def test_steps_on_it_bring_the_bare_prompt_to_the_teacher(trainer_model: Path, recorder: Recorder) -> None:
-    trainer = LoraTrainer.open(trainer_model, settings_of(MethodSettings(name=Method.TOPK, kl_beta=0.0), lr=1e-2))
+    method = MethodSettings(name=Method.TOPK, kl_beta=0.0, taught_temperature=1.0)
+    trainer = LoraTrainer.open(trainer_model, settings_of(method, lr=1e-2))
     sample = taught(recorder)
     before = policy_logp(trainer, sample).sum()
     first = trainer.step([sample]).metrics["loss_distill"]
@@ -188,7 +192,8 @@ def test_new_words_are_learned_whole_from_a_reply_that_was_shown(trainer_model: 
     shown = (30, 31, 32, 33, 34)
 
     def learned(sample: Sample) -> float:
-        trainer = LoraTrainer.open(trainer_model, settings_of(MethodSettings(name=Method.TOPK, kl_beta=0.0), lr=1e-2))
+        method = MethodSettings(name=Method.TOPK, kl_beta=0.0, taught_temperature=1.0)
+        trainer = LoraTrainer.open(trainer_model, settings_of(method, lr=1e-2))
         said = replace(sample, response=shown, logp=(0.0,) * 5, mask=(True,) * 5, shown=())
         behind = recorder.logp(HINT.tokens, shown)
         for _ in range(10):
