@@ -21,6 +21,7 @@ from openclaw_rl.teach.made_up import of_many_kinds, shipped, thanks
 from openclaw_rl.teach.other_requests import MOST_SHIPPED
 from openclaw_rl.teach.status import teach_findings
 from openclaw_rl.testing.turns import a_turn
+from openclaw_rl.trainers.settings import MethodSettings
 
 
 async def asked(found: OtherReplies, turn: Turn) -> list[str]:
@@ -37,6 +38,10 @@ async def test_a_users_own_earlier_requests_come_first_then_made_up_ones_then_sh
     opened = engine.opened
     await asked(found, a_turn("t"))
     assert engine.opened < 2 * opened  # what was made up behind the same opening is used again
+
+
+def test_what_is_learned_of_a_demonstration_is_what_it_is_drawn_from() -> None:
+    assert MethodSettings().taught_temperature == WARMTH
 
 
 async def test_of_many_earlier_requests_half_are_the_newest_and_the_others_are_spread_over_the_rest() -> None:
