@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import tensor
 from torch.testing import assert_close
@@ -66,6 +66,7 @@ def test_the_bound_on_a_judges_precision_grows_with_its_votes() -> None:
     assert judge_precision_bound(0.2, 0.1, 100) == 0.0
 
 
+@settings(deadline=None)
 @given(st.floats(0.5, 1.0), st.floats(0.5, 1.0), st.integers(1, 64))
 def test_the_bound_is_a_probability_and_more_votes_never_lower_it(positive: float, negative: float, votes: int) -> None:
     bound = judge_precision_bound(positive, negative, votes)

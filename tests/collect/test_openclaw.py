@@ -23,7 +23,7 @@ from claw_requests import (
     session,
 )
 from conversation import Served, reply, serving, user
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openclaw_rl.collect.clients.openclaw import INTERNAL_KEY, OpenClaw, is_internal_block
@@ -248,6 +248,7 @@ async def test_headers_outrank_the_runtime_line_and_a_setting_leaves_it_out(tmp_
         assert await served.next_state(one) == (user("shorter"),)  # inserts are skipped all the same
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200), st.from_regex(r"agent:[a-z]{1,8}:[a-z0-9:-]{1,40}", fullmatch=True), st.uuids())
 def test_any_words_and_any_session_key_are_read_as_the_client_placed_them(words: str, key: str, name: object) -> None:
     opening = first(words, runtime(key, str(name), "someone"))
@@ -256,6 +257,7 @@ def test_any_words_and_any_session_key_are_read_as_the_client_placed_them(words:
     assert (kind(opening)[1].startswith("its session key")) == (INTERNAL_KEY.match(key) is not None)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=80).map(user) | st.just(BLOCK), max_size=5))
 def test_no_messages_whatever_break_the_rules(messages: list[Message]) -> None:
     for sent in (messages, [SYSTEM, *messages]):

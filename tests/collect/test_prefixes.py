@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from conversation import reply, user
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openclaw_rl.collect.classify import LEAST_LOOPED, LEAST_REPEATS, LONGEST_UNIT, loops
@@ -83,6 +83,7 @@ def test_arguments_of_any_shape_have_a_digest(arguments: str) -> None:
     assert extended("", asked) != extended("", replace(asked, tool_calls=(ToolCall("1", "f", "{}"),)))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.TOOL]), st.text())))
 def test_a_history_is_its_beginning_and_one_message_more(said: list[tuple[Role, str]]) -> None:
     messages = [message(role, text) for role, text in said]
@@ -97,6 +98,7 @@ def test_a_history_is_its_beginning_and_one_message_more(said: list[tuple[Role, 
         assert all(item.role is not Role.ASSISTANT for item in after)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300), st.text(min_size=1, max_size=40), st.integers(1, 200))
 def test_a_loop_is_found_whatever_is_looped(before: str, unit: str, times: int) -> None:
     text = before + unit * times

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from conversation import Served, reply, user
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openclaw_rl.collect.sessions import session_name, space_in, space_of, tidy
@@ -94,6 +94,7 @@ async def test_two_keys_cannot_write_into_one_session(served: Served) -> None:
     assert await served.next_state(mine) is None
 
 
+@settings(deadline=None)
 @given(st.text(), st.text(), st.text(), st.text())
 def test_different_keys_never_give_one_session(key: str, given_name: str, other_key: str, other: str) -> None:
     one, two = session_name(key, given_name), session_name(other_key, other)
@@ -101,6 +102,7 @@ def test_different_keys_never_give_one_session(key: str, given_name: str, other_
     assert space_in(one) == space_of(key)
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1).map(str.strip), st.text(min_size=1).map(str.strip))
 def test_names_are_made_readable_without_becoming_one(one: str, two: str) -> None:
     assert tidy(one).isprintable()

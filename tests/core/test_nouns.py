@@ -7,7 +7,7 @@ import math
 from itertools import pairwise, product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openclaw_rl.core import pipe
@@ -36,11 +36,13 @@ messages = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(messages)
 def test_a_message_survives_being_written_and_read(item: Message) -> None:
     assert from_json(item.as_json()) == item
 
 
+@settings(deadline=None)
 @given(messages, messages)
 def test_only_equal_messages_have_equal_digests(one: Message, other: Message) -> None:
     assert (digest_of([one]) == digest_of([other])) == (one.as_json() == other.as_json())

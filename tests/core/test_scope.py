@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openclaw_rl.core.scope import LONGEST, Owner, Scopes, own_scope, owner_of, scope_of, trained_scopes
@@ -17,6 +17,7 @@ def test_a_scope_reads_like_its_owner() -> None:
     assert scope_of(Owner.USER, "é/=") == "user-=C3=A9=2F=3D"
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1, max_size=10), st.sampled_from(Owner))
 def test_a_scope_tells_its_owner_again_and_can_name_a_version(name: str, owner: Owner) -> None:
     scope = scope_of(owner, name)
@@ -25,6 +26,7 @@ def test_a_scope_tells_its_owner_again_and_can_name_a_version(name: str, owner: 
     assert parse_version(str(PolicyVersion(scope, 7))) == PolicyVersion(scope, 7)
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1, max_size=10), st.text(min_size=1, max_size=10))
 def test_different_names_differ_even_where_case_does_not_count(one: str, other: str) -> None:
     left, right = scope_of(Owner.USER, one), scope_of(Owner.USER, other)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openclaw_rl.judge.llm import majority, mean_of, vote_of
@@ -36,11 +36,13 @@ def test_a_vote_is_the_last_boxed_integer_if_it_is_one_of_three(reply: str, vote
     assert vote_of(reply) == vote
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_no_text_makes_the_parser_fail(reply: str) -> None:
     assert vote_of(reply) in (-1, 0, 1, None)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="\\boxed{}+-0123456789− "))
 def test_nothing_that_looks_like_a_vote_makes_the_parser_fail(reply: str) -> None:
     assert vote_of("\\boxed{" + reply) in (-1, 0, 1, None)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from publish_doubles import GOOD, Flow, Minds, flowing, prompts_of, turn, version
 
@@ -43,6 +43,7 @@ def test_noise_is_far_though_it_names_none_of_the_bases_tokens() -> None:
     assert divergence(top(t7=0.001, t8=0.001), BASE_TOP) == pytest.approx(2.97541, abs=1e-5)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0.01, 1.0), st.floats(0.01, 1.0)), min_size=4, max_size=12), st.integers(1, 6))
 def test_what_is_measured_is_never_more_than_the_true_divergence(pairs: list[tuple[float, float]], many: int) -> None:
     chances = [[value / sum(column) for value in column] for column in zip(*pairs, strict=True)]

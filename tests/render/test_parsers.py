@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from render_models import bundled_source, letters, renderer_of
 
@@ -41,6 +41,7 @@ def read(parser: StreamParser, pieces: Sequence[Sequence[int]]) -> tuple[list[Re
     return deltas, parser.message()
 
 
+@settings(deadline=None)
 @given(TEXTS, st.lists(st.integers(0, 60), max_size=8))
 def test_any_split_of_the_tokens_gives_the_same_deltas(text: str, cuts: list[int]) -> None:
     ids = RENDERER.encode(text)
@@ -49,6 +50,7 @@ def test_any_split_of_the_tokens_gives_the_same_deltas(text: str, cuts: list[int
     assert read(RENDERER.parser(), pieces) == read(RENDERER.parser(), [ids])
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_the_deltas_add_up_to_the_message(text: str) -> None:
     deltas, message = read(RENDERER.parser(), [RENDERER.encode(text)])
@@ -61,6 +63,7 @@ def test_the_deltas_add_up_to_the_message(text: str) -> None:
         assert written == call.arguments
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_spans_tile_the_tokens(text: str) -> None:
     ids = RENDERER.encode(text)
@@ -74,6 +77,7 @@ def test_spans_tile_the_tokens(text: str) -> None:
     assert at == len(ids)
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_how_the_text_was_tokenised_does_not_change_the_message(text: str) -> None:
     text = text.replace("<|im_end|>", "")  # a special token is special only as its id

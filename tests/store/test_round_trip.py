@@ -123,6 +123,7 @@ def test_any_turn_comes_back_as_it_was(tmp_path: Path) -> None:
             runner.run(store.aclose())
 
 
+@settings(deadline=None)
 @given(values)
 def test_any_json_comes_back_with_its_surrogates_and_its_order(value: Json) -> None:
     held = codec.unpack_json(codec.pack_json(value))
@@ -130,6 +131,7 @@ def test_any_json_comes_back_with_its_surrogates_and_its_order(value: Json) -> N
     assert repr(held) == repr(value)  # -0.0, and the order of keys
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(), max_size=20).map(tuple))
 def test_any_float_comes_back_to_the_bit(numbers: tuple[float, ...]) -> None:
     assert list(map(repr, codec.floats_of(codec.floats_bytes(numbers)))) == list(map(repr, numbers))

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from train_doubles import HintRenderer, turn, verdict
 
@@ -86,6 +86,7 @@ def test_the_baseline_is_a_moving_average_of_the_users_other_scores(
     assert ema_baseline(rewards, own, 0.9) == pytest.approx(baseline, abs=1e-12)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([-1.0, 0.0, 1.0])), st.sampled_from([-1.0, 1.0]))
 def test_a_baseline_lies_between_the_scores(rewards: list[float], own: float) -> None:
     assert -1.0 < ema_baseline(rewards, own, 0.9) < 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openclaw_rl.envs.screen.screen import ScreenNode, View
@@ -53,6 +53,7 @@ def test_lines_that_do_not_fit_are_left_out_whole_and_it_is_said() -> None:
     assert shown == ['[1] button "Button 1"', '[2] button "Button 2"', '[3] button "Button 3"', "(more is not shown)"]
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.builds(ScreenNode, st.sampled_from(["text", "button", "heading"]), st.text(max_size=300), st.integers(0, 3))

@@ -6,8 +6,8 @@ D compares the teacher's 50 likeliest tokens one by one, and all others as one (
 divergence, KL(pi_T || pi), which covers all that the teacher would say. It has no advantage, no importance ratio and no
 clip: the teacher's distribution says how far to go, so a step makes updates until it is near. Of several hints a
 corrected reply learns from the one that objects to it most. A reply without a hint only trains the anchor. The same
-distance, always forward, is used on demonstrations, which the teacher sampled itself, at the temperature of its
-samples.
+distance, always forward, is used on demonstrations, which the teacher sampled itself. There its distribution is that
+at `taught_temperature`.
 Sources: arXiv 2601.19897, 2601.20802; a sharpened target: MixMatch, arXiv 1905.02249, section 3.2.
 """
 
@@ -79,7 +79,7 @@ def tail_distance(policy: Tensor, teacher: Tensor, selected: SelectedTokens | No
 def demonstration_distance(policy: Tensor, teacher: Tensor, options: LossOptions) -> Tensor:
     """The forward divergence on the teacher's samples, for every method. Both [T, V], [T] out.
 
-    The teacher's distribution is that at the temperature t at which its samples are drawn:
+    The teacher's distribution is that at the temperature t at which its replies to other requests are drawn:
 
         pi_T(a | s)^(1/t) / sum_b pi_T(b | s)^(1/t)
 
