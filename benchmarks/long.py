@@ -4,7 +4,8 @@ Run with `python -m benchmarks.long`. Each case is a process of its own, so that
 reply of 60 tokens has a hint and four replies that the teacher shows; eight corrections share the first nine tenths of
 their prompts, as requests of one agent do. Bounds are measured in the same process: a forward, and a forward and
 backward pass over each distinct token, in one causal row. At last a server is asked behind an agent's system text of
-15,000 tokens, corrected, and timed until what it learned is served.
+15,000 tokens, corrected, and timed until what it learned is served. One case alone: `python -m benchmarks.long exact
+8000 8`, or `served 15000`.
 """
 
 from __future__ import annotations
@@ -156,7 +157,10 @@ async def served(tokens: int) -> dict[str, float] | None:
 
 
 def main() -> None:
-    """All cases; the last line is the figures."""
+    """All cases, or the named one; the last line is the figures."""
+    if sys.argv[1:2] == ["served"]:
+        print(json.dumps(asyncio.run(served(int(sys.argv[2])))))
+        return
     if len(sys.argv) == 4:
         print(json.dumps(measured(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
         return

@@ -207,6 +207,8 @@ def test_a_build_continues_while_too_few_answers_are_right_and_where_it_was_inte
     assert not [*(tmp_path / "again").glob("checkpoint*")]
     assert built(tmp_path / "never", *[wrong] * 4)["continued"] == make.MOST_MORE
     assert built(tmp_path / "once", right)["continued"] == 0
+    deaf, hears = ({**right, f"{trial.ALL_HINTS}: as wished": share} for share in (0.3, 0.7))
+    assert built(tmp_path / "deaf", deaf, hears)["continued"] == 1
 
 
 def test_an_interrupted_build_keeps_its_tokenizer_although_training_one_ends_differently_each_time(

@@ -23,6 +23,7 @@ from openclaw_rl.tiny.worlds.world import World
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+ALL_HINTS = "all hints"  # the name of the score of all wishes together
 TEMPERATURE = 0.6
 KNOWN_REQUESTS = 3000  # that generated requests are compared with
 LEAST_PAIRS, LIKELY = 3, 0.9  # pairs of neighbouring words in a likely request, and the share of known ones, at least
@@ -62,7 +63,7 @@ def of(world: World, folder: Path, *, count: int, seed: int = 0, max_new: int = 
         if wish in world.wishes:
             tried(f"correction {named(wish)}", [_corrected(world, wish, rng) for _ in range(count)])
     if world.by_kind:
-        tried("all hints", [_hinted_with_all(world, rng) for _ in range(count)])
+        tried(ALL_HINTS, [_hinted_with_all(world, rng) for _ in range(count)])
     else:
         tried("two hints", [_hinted_twice(world, rng) for _ in range(count)])
     requests = made_up(world, folder, model=model, count=count, seed=seed, max_new=max_new)
