@@ -128,7 +128,7 @@ def make(
 
 
 def are_right(scores: Mapping[str, float]) -> bool:
-    """Whether enough answers are right, without a wish and with one, and all wishes are followed where that is tried."""
+    """Whether enough answers are right, without a wish and with one, and all wishes are followed where tried."""
     found = [share for name, share in scores.items() if name.endswith(": right") and not name.startswith(SEVERAL)]
     is_told_all = scores.get(f"{ALL_HINTS}: as wished", 1.0) >= ALL_LEAST
     return is_told_all and mean(found) >= RIGHT_MEAN and min(found) >= RIGHT_LEAST
