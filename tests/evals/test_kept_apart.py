@@ -17,7 +17,7 @@ from openclaw_rl.tiny.wordings import FILES, parts, table
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TRANSFER = BENCHMARKS / "transfer_words.toml"
-FURTHER = (BENCHMARKS / "wordings_first.toml", BENCHMARKS / "wordings_second.toml")
+FURTHER = tuple(BENCHMARKS / f"wordings_{name}.toml" for name in ("first", "second", "third"))
 
 
 def _normal(text: str) -> str:
@@ -51,6 +51,15 @@ def test_no_whole_message_that_is_taught_is_one_that_is_kept(code: str) -> None:
     said = {_normal(item.case.next_state[0].text) for item in utterances()}
     assert len(taught) > 900
     assert not taught & (_kept() | said)
+
+
+@pytest.mark.parametrize("code", FILES)
+def test_no_message_that_the_required_certainty_is_measured_on_is_one_that_is_taught_or_kept(code: str) -> None:
+    found = {_normal(text) for text in _texts(table("certainty")[code])}
+    taught = {_normal(text) for text in _texts(table(f"said_{code}"))}
+    said = {_normal(item.case.next_state[0].text) for item in utterances()}
+    assert len(found) > 190
+    assert not found & (_kept() | said | taught)
 
 
 def test_no_literal_that_is_kept_is_among_those_of_the_messages() -> None:

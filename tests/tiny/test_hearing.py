@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from openclaw_rl.errors import ConfigError
 from openclaw_rl.judge.encoder import ABOUT, WEIGHTS, Encoder
 from openclaw_rl.tiny import hearing_build
 from openclaw_rl.tiny.cli import app
@@ -20,7 +18,7 @@ from openclaw_rl.tiny.hearing import HEARD, LITERAL, NONE, OTHER, PLACES, heard
 from openclaw_rl.tiny.hearing_build import SHORT, Taught
 from openclaw_rl.tiny.hearing_net import batch_of
 from openclaw_rl.tiny.hearing_words import known
-from openclaw_rl.tiny.wordings import FILES, WISHES, PartsShare, parts
+from openclaw_rl.tiny.wordings import WISHES
 
 PROSE = ("Some ordinary prose, line by line, that has nothing to do with anything.\n" * 40,)
 
@@ -48,17 +46,6 @@ def test_the_words_of_a_literal_are_marked_where_they_stand() -> None:
         if item.wish != "language":  # which stands there in the speaker's own words
             assert marked == item.literal, (marked, item)
     assert seen > 500
-
-
-@pytest.mark.parametrize("code", FILES)
-def test_the_kept_parts_are_others_than_the_taught_ones(code: str) -> None:
-    taught, kept, every = (parts(code, share) for share in (PartsShare.TAUGHT, PartsShare.KEPT, PartsShare.ALL))
-    for wish in WISHES:
-        for slot, texts in every.wishes[wish].items():
-            assert not set(taught.wishes[wish][slot]) & set(kept.wishes[wish][slot]) or kept.wishes[wish][slot] == texts
-            assert set(taught.wishes[wish][slot]) | set(kept.wishes[wish][slot]) == set(texts)
-    share = sum(map(len, kept.frames.values())) / sum(map(len, every.frames.values()))
-    assert 0.05 < share < 0.3
 
 
 def test_the_same_is_computed_with_torch_and_without(tmp_path: Path) -> None:
@@ -114,34 +101,20 @@ def test_members_taught_side_by_side_make_the_same_judge(tmp_path: Path) -> None
     assert (tmp_path / "apart" / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
 
 
-def test_a_build_goes_on_only_from_a_checkpoint_of_the_same_parts(tmp_path: Path) -> None:
-    hearing_build.build(tmp_path, lessons=SHORT, only=1)
-    with pytest.raises(ConfigError, match=r"judge-checkpoint-1.pt is of a build with other parts of sentences"):
-        hearing_build.build(tmp_path, lessons=replace(SHORT, share=PartsShare.TAUGHT), only=1)
-
-
-def test_what_is_shipped_is_taught_all_parts_and_what_is_measured_is_not(tmp_path: Path) -> None:
-    def examples(share: PartsShare) -> list[object]:
-        hearing_build.build(tmp_path / share, lessons=replace(SHORT, share=share))
-        return json.loads((tmp_path / share / ABOUT).read_text("utf-8"))["made"]["data_digests"]
-
-    assert SHORT.share is hearing_build.FULL.share is PartsShare.ALL
-    assert examples(PartsShare.ALL) != examples(PartsShare.TAUGHT)
-
-
-def test_known_words_are_of_taught_parts_and_fill_the_rows() -> None:
-    every, taught = (set(known(46_000, share=share)[0]) for share in (PartsShare.ALL, PartsShare.TAUGHT))
-    assert taught < every
+def test_known_words_fill_the_rows() -> None:
     words, groups = known(3_000)
     assert 1 + len(words) + len(groups) == 3_000
     assert {"the", "markdown", "?", "kurz"} <= set(words)
     assert len(set(words)) == len(words)
 
 
-def test_the_command_makes_a_judge_and_measures_it_on_kept_parts(tmp_path: Path) -> None:
+def test_the_command_makes_a_judge_and_measures_it_on_messages_that_are_not_taught(tmp_path: Path) -> None:
     ran = CliRunner().invoke(app, ["judge", "--folder", str(tmp_path), "--short", "--measure"])
     assert ran.exit_code == 0, ran.output
-    assert "examples of parts kept back" in ran.output
+    assert "examples of messages that are not taught" in ran.output
     about = json.loads((tmp_path / ABOUT).read_text("utf-8"))
     assert [one["name"] for one in about["wishes"]] == [NONE, OTHER, *WISHES]
     assert about["made"]["examples"] == SHORT.members * SHORT.steps * SHORT.batch
+    weights = (tmp_path / WEIGHTS).stat().st_mtime_ns
+    assert CliRunner().invoke(app, ["judge", "--folder", str(tmp_path), "--short", "--measure"]).exit_code == 0
+    assert (tmp_path / WEIGHTS).stat().st_mtime_ns == weights  # a judge that is there is measured as it is

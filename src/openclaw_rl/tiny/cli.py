@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -123,33 +122,33 @@ def judge(
     short: Annotated[bool, typer.Option("--short", help="Tiny sizes, in seconds: shows that the recipe runs.")] = False,
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
     only: Annotated[int | None, typer.Option(help="Train only this member: two can be trained at once.")] = None,
-    measure: Annotated[bool, typer.Option("--measure", help="Measure on parts that it is not taught.")] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Then measure the judge on messages that it is not taught.")
+    ] = False,
 ) -> None:
     """Build the bundled model's judge, a classifier of what follows a reply; an interrupted build continues.
 
-    With --measure it is taught about 85 of 100 parts of sentences only. Then what it recognises in the others is
-    printed, and how sure it must be to be rarely wrong: the certainties that the shipped one requires were found so.
+    With --measure a judge that is there is not built again. What it recognises in messages that nobody taught it is
+    printed, and how sure it must be to be rarely wrong: the certainty that the shipped one requires was found so.
     """
+    from openclaw_rl.judge.encoder import has_classifier
     from openclaw_rl.tiny import hearing_scores
 
-    _build_judge(folder, seed=seed, short=short, threads=threads, only=only, measure=measure)
+    if not (measure and has_classifier(folder)):
+        _build_judge(folder, seed=seed, short=short, threads=threads, only=only)
     if only is not None or not measure:
         return
-    for line in hearing_scores.lines(folder, seed=seed, count=200 if short else 12000):
+    for line in hearing_scores.lines(folder, seed=seed, times=1 if short else 4):
         Console(stderr=True).print(line, highlight=False)
 
 
-def _build_judge(
-    folder: Path, *, seed: int, short: bool, threads: int, only: int | None = None, measure: bool = False
-) -> None:
+def _build_judge(folder: Path, *, seed: int, short: bool, threads: int, only: int | None = None) -> None:
     import torch
 
-    from openclaw_rl.tiny import hearing_build, wordings
+    from openclaw_rl.tiny import hearing_build
 
     torch.set_num_threads(threads)
     lessons = hearing_build.SHORT if short else hearing_build.FULL
-    if measure:
-        lessons = replace(lessons, share=wordings.PartsShare.TAUGHT)
     with building("judge") as report:
         hearing_build.build(
             folder,

@@ -19,7 +19,7 @@ from openclaw_rl.tiny.manners import Aspect, TaskKind
 from openclaw_rl.tiny.sayings import OTHERS, called, other_saying, phrase, saying
 from openclaw_rl.tiny.slips import typed
 from openclaw_rl.tiny.styles import Style
-from openclaw_rl.tiny.wordings import FILES, WISHES, PartsShare, Wording, is_kept, parts, remark, table, wording
+from openclaw_rl.tiny.wordings import FILES, WISHES, Wording, parts, remark, table, wording
 
 NONE, OTHER = "none", "other"
 LITERAL = ("first", "last", "name", "language")  # wishes with a literal: words that the user gives
@@ -54,22 +54,22 @@ class Heard:
     language: str = ""
 
 
-def heard(rng: Random, texts: Sequence[str], share: PartsShare = PartsShare.ALL) -> Heard:
+def heard(rng: Random, texts: Sequence[str]) -> Heard:
     """One example: from the toy world, a wish, an unknown wish or a similar message, a remark, or a tool result."""
     part = rng.random()
     if part < 0.14:
-        return _of_the_toy_world(rng, share)
-    if part < 0.56:
-        return _wished(rng, texts, share)
-    if part < 0.72:
-        return _of_others(rng, texts, share)
+        return _of_the_toy_world(rng)
+    if part < 0.54:
+        return _wished(rng, texts)
+    if part < 0.74:
+        return _of_others(rng, texts)
     if part < 0.93:
-        return _remarked(rng, texts, share)
+        return _remarked(rng, texts)
     return _tool(rng)
 
 
-def _of_the_toy_world(rng: Random, share: PartsShare) -> Heard:
-    made = situation(rng, held_out=share is PartsShare.KEPT)
+def _of_the_toy_world(rng: Random) -> Heard:
+    made = situation(rng)
     read = reading(made.request, made.reply, made.next_state)
     if made.wish is None:
         return Heard(read, made.score, NONE)
@@ -80,15 +80,15 @@ def _of_the_toy_world(rng: Random, share: PartsShare) -> Heard:
     return _placed(read, made.score, wish, made.kind.value, at=at, literal=made.wish.value, written=made.wish.value)
 
 
-def _wished(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
+def _wished(rng: Random, texts: Sequence[str]) -> Heard:
     code = _code(rng)
-    said = _said(rng, code, share)
+    said = _said(rng, code)
     text, at = said.text, said.at
     if rng.random() < 0.1:
-        question = rng.choice(parts(code, share).slots["question"])
+        question = rng.choice(parts(code).slots["question"])
         text, at = (f"{question} {text}", at + len(question) + 1) if rng.random() < 0.6 else (f"{text} {question}", at)
     if rng.random() < 0.2:  # with something else in the same message
-        aside = remark(rng, rng.choice(("small", "praise", "blame", "thanks")), code=_code_of(said), share=share).text
+        aside = remark(rng, rng.choice(("small", "praise", "blame", "thanks")), code=_code_of(said)).text
         aside += "" if aside[-1] in ".!?" else rng.choice((".", ".", ",", "!"))
         if rng.random() < 0.75:
             text, at = f"{aside} {text}", at + len(aside) + 1
@@ -96,26 +96,31 @@ def _wished(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
             text = f"{text} {aside}" if text[-1] in ".!?" else f"{text}. {aside}"
     if rng.random() < HURRIED:
         text, at = typed(rng, text, code, at=at if said.at >= 0 else -1, written=said.written)
+    return wish_heard(rng, texts, replace(said, text=text, at=at if said.at >= 0 else -1))
+
+
+def wish_heard(rng: Random, texts: Sequence[str], said: Wording) -> Heard:
+    """The example of a message with a wish, after a turn that is drawn."""
     request, reply, place = _turn(rng, texts, said.language)
-    read = reading(request, reply, (message(Role.USER, text),))
+    read = reading(request, reply, (message(Role.USER, said.text),))
     assert said.wish is not None
     if said.wish in LITERAL:
         if said.at < 0:
             return Heard(read, -1, OTHER, place, language=said.language)
         return _placed(
-            read, -1, said.wish, place, at=at, literal=said.literal, written=said.written, language=said.language
+            read, -1, said.wish, place, at=said.at, literal=said.literal, written=said.written, language=said.language
         )
     return Heard(read, -1, said.wish, place, language=said.language)
 
 
-def _said(rng: Random, code: str, share: PartsShare) -> Wording:
+def _said(rng: Random, code: str) -> Wording:
     """A message with a wish, in one of three ways: a whole message, a short one, or one from the grammar."""
     form = rng.random()
-    if form < 0.5:
-        return saying(rng, code, wish=_wish(rng), share=share)
-    if form < 0.66:
-        return brief(rng, code, share=share)
-    said = wording(rng, wish=_wish(rng), code=code, share=share)
+    if form < 0.6:
+        return saying(rng, code, wish=_wish(rng))
+    if form < 0.74:
+        return brief(rng, code)
+    said = wording(rng, wish=_wish(rng), code=code)
     if said.wish not in ("first", "last", "name") or said.at < 0 or rng.random() < 0.4:
         return said
     if said.text.count(said.written) > 1:
@@ -142,7 +147,7 @@ def _placed(
     return Heard(read, score, wish, place, inside[0], inside[-1], literal, language)
 
 
-def _remarked(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
+def _remarked(rng: Random, texts: Sequence[str]) -> Heard:
     about = rng.choices(list(_REMARKS), weights=[weight for _, weight in _REMARKS.values()])[0]
     code = _code(rng)
     language = parts(code).language
@@ -153,23 +158,19 @@ def _remarked(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
         asked = " ".join(words[rng.randrange(max(1, len(words) // 3)) :]) if rng.random() < 0.5 else asked
         if rng.random() < 0.15:  # the request again, and nothing else
             return Heard(reading(request, reply, (message(Role.USER, asked),)), -1, NONE, place, language=language)
-    text = (
-        _asked(rng, code, share)
-        if about == "next"
-        else remark(rng, about, code=code, asked=asked[:200], share=share).text
-    )
+    text = _asked(rng, code) if about == "next" else remark(rng, about, code=code, asked=asked[:200]).text
     if about == "pasted":
         text = f"{text}\n{LEFT_OUT}" if rng.random() < 0.5 else f"{LEFT_OUT}\n{text}"
     if about in ("thanks", "praise") and rng.random() < 0.25:
-        text = f"{text} {_asked(rng, code, share)}"
+        text = f"{text} {_asked(rng, code)}"
     read = reading(request, reply, (message(Role.USER, text),))
     return Heard(read, _REMARKS[about][0], NONE, place, language=language)
 
 
-def _of_others(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
+def _of_others(rng: Random, texts: Sequence[str]) -> Heard:
     """A message with an unknown wish, one with a wish's words in another sense, or one in another language."""
-    if rng.random() < 0.4:
-        return _other_message(rng, texts, share)
+    if rng.random() < 0.5:
+        return _other_message(rng, texts)
     held = table("others")
     about = rng.random()
     if about < 0.22:
@@ -178,41 +179,46 @@ def _of_others(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
         name = rng.choice(list(said))
         kind = rng.choice(list(said[name]))
         request, reply, place = _turn(rng, texts, "English")
-        text = _varied(rng.choice(_share(said[name][kind], share)), rng)
+        text = _varied(rng.choice(said[name][kind]), rng)
         return Heard(reading(request, reply, (message(Role.USER, text),)), _SPOKEN[kind], NONE, place)
     code = _code(rng)
     listed = held[code]
     assert isinstance(listed, dict)
     request, reply, place = _turn(rng, texts, parts(code).language)
     if about < 0.27:
-        text, score = idle(rng, code, share=share)
+        text, score = idle(rng, code)
         return Heard(
             reading(request, reply, (message(Role.USER, text),)), score, NONE, place, language=parts(code).language
         )
     if about < 0.72:
         is_named = about < 0.5
-        text = rng.choice(_share(listed["other"], share)) if is_named else _fragment(rng, code, share)
+        text = rng.choice(_strings(listed["other"])) if is_named else _fragment(rng, code)
         if not is_named or rng.random() < 0.6:
-            text = rng.choice(_simple_frames(code, share)).replace("{do}", text).replace("{short}", text)
+            text = rng.choice(_simple_frames(code)).replace("{do}", text).replace("{short}", text)
         score, wish = -1, OTHER
     else:
-        text = rng.choice(_share(listed["content"], share))
+        text = rng.choice(_strings(listed["content"]))
         if rng.random() < 0.3:
-            text = f"{remark(rng, rng.choice(('thanks', 'praise')), code=code, share=share).text}. {text}"
+            text = f"{remark(rng, rng.choice(('thanks', 'praise')), code=code).text}. {text}"
         score, wish = 1, NONE
     read = reading(request, reply, (message(Role.USER, _varied(text, rng)),))
     return Heard(read, score, wish, place, language=parts(code).language)
 
 
-def _other_message(rng: Random, texts: Sequence[str], share: PartsShare) -> Heard:
+def _other_message(rng: Random, texts: Sequence[str]) -> Heard:
     """A whole message without any of the known wishes, sometimes typed in a hurry or after something else."""
     code = _code(rng)
-    text, about = other_saying(rng, code, share=share)
+    text, about = other_saying(rng, code)
     if rng.random() < 0.12 and about != "minus":
-        aside = remark(rng, rng.choice(("thanks", "praise", "small")), code=code, share=share).text
+        aside = remark(rng, rng.choice(("thanks", "praise", "small")), code=code).text
         text, about = f"{aside} {text}", "plus" if about == "zero" else about
     if rng.random() < HURRIED:
         text, _ = typed(rng, text, code, at=-1, written="")
+    return other_heard(rng, texts, code, text, about)
+
+
+def other_heard(rng: Random, texts: Sequence[str], code: str, text: str, about: str) -> Heard:
+    """The example of a message of one of the kinds in `OTHERS`, after a turn that is drawn."""
     language = parts(code).language
     request, reply, place = _turn(rng, texts, language)
     wish = OTHER if about == "other" else NONE
@@ -221,20 +227,20 @@ def _other_message(rng: Random, texts: Sequence[str], share: PartsShare) -> Hear
 
 
 @lru_cache
-def _simple_frames(code: str, share: PartsShare) -> list[str]:
+def _simple_frames(code: str) -> list[str]:
     """The frames with one slot, for what is wished."""
-    frames = [one for tone in parts(code, share).frames.values() for one in tone]
+    frames = [one for tone in parts(code).frames.values() for one in tone]
     return [one for one in frames if re.sub(r"\{(?:do|short)\}", "", one).count("{") == 0 and one.count("{") == 1]
 
 
-def _fragment(rng: Random, code: str, share: PartsShare) -> str:
+def _fragment(rng: Random, code: str) -> str:
     """Some words about anything: put into a frame, they are a wish that is not a known one."""
     form = rng.random()
-    held = parts(code, share)
+    held = parts(code)
     if form < 0.5:
         text = _scene(rng, held.language)[rng.random() < 0.6]
     elif form < 0.75:
-        text = remark(rng, rng.choice(("small", "next")), code=code, share=share).text
+        text = remark(rng, rng.choice(("small", "next")), code=code).text
     else:
         text = f"{rng.choice(held.nothing['topics'])} {rng.choice(held.nothing['facts'])}"
     words = text.split()
@@ -243,15 +249,9 @@ def _fragment(rng: Random, code: str, share: PartsShare) -> str:
     return " ".join(words[at : at + length]).strip(".,;:!? ").lower() or "that"
 
 
-def _share(texts: list[str], share: PartsShare) -> list[str]:
-    return _shares(tuple(texts), share)
-
-
-@lru_cache
-def _shares(texts: tuple[str, ...], share: PartsShare) -> list[str]:
-    if share is PartsShare.ALL:
-        return list(texts)
-    return [text for text in texts if is_kept(text) is (share is PartsShare.KEPT)] or list(texts)
+def _strings(listed: object) -> list[str]:
+    assert isinstance(listed, list)
+    return listed
 
 
 def _varied(text: str, rng: Random) -> str:
@@ -271,13 +271,13 @@ def _code_of(said: Wording) -> str:
     return next(code for code in FILES if parts(code).language == said.language)
 
 
-def _asked(rng: Random, code: str, share: PartsShare) -> str:
+def _asked(rng: Random, code: str) -> str:
     """A further request: about a topic, a question, a task of the toy world, or one that begins a conversation."""
     form = rng.random()
     if form < 0.5:
-        return remark(rng, "next", code=code, share=share).text
+        return remark(rng, "next", code=code).text
     if form < 0.7:
-        return rng.choice(parts(code, share).slots["question"])
+        return rng.choice(parts(code).slots["question"])
     if form < 0.8:
         return dialogues.task(rng).asked
     return _scene(rng, parts(code).language)[0]

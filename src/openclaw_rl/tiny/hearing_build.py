@@ -16,7 +16,6 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from openclaw_rl.errors import ConfigError
 from openclaw_rl.judge.encoder import ABOUT, FORMAT, SCALES, SPELLING, TABLE, WEIGHTS, Spelling, spelling_bytes
 from openclaw_rl.tiny import ordinary
 from openclaw_rl.tiny.hearing import HEARD, LITERAL, NONE, OTHER, SCORES, Heard, heard
@@ -24,17 +23,11 @@ from openclaw_rl.tiny.hearing_net import Form, Net, RowsOf, loss_of, rows_of
 from openclaw_rl.tiny.hearing_words import known
 from openclaw_rl.tiny.listening import hint_of
 from openclaw_rl.tiny.manners import TaskKind, place_of
-from openclaw_rl.tiny.wordings import PartsShare, table
+from openclaw_rl.tiny.wordings import table
 
 CHECKPOINT = "judge-checkpoint-{member}.pt"
 BATCHES = 24  # that are drawn together and sorted by length, so that little padding is computed
-# The certainty that is required for each wish, rounded, measured on parts that are kept from the teaching (`openclaw-rl
-# tiny judge --measure` prints it): the most right hints while at most 10 of 1,000 messages give a wrong one, 20 in any
-# one language.
-SURE_OF = {
-    "natural": 0.78, "friendly": 0.91, "detailed": 0.94, "markdown": 0.96, "short": 0.91, "first": 0.73, "last": 0.61,
-    "list": 0.89, "emoji": 0.79, "language": 0.96, "name": 0.91, "direct": 0.89, "simple": 0.87, "example": 0.95,
-}  # fmt: skip
+SURE = 0.8  # the certainty that is required of a wish; `openclaw-rl tiny judge --measure` prints what it is measured as
 SCORE_SURE = 0.5
 PLACE_SURE = 0.98  # the certainty that is required for a hint about one kind of task only
 
@@ -45,14 +38,13 @@ class Lessons:
 
     form: Form = field(default_factory=Form)
     members: int = 2  # networks whose outputs are averaged: if they differ, the result is unsure
-    steps: int = 6000  # of each member
+    steps: int = 7200  # of each member
     batch: int = 128  # examples
     files: int | None = 120  # source files that ordinary texts are taken from, for replies; None for all
     table_lr: float = 4e-3
     lr: float = 1.5e-3
     warmup: int = 100  # steps
     checkpoint_every: int = 20  # draws of BATCHES batches
-    share: PartsShare = PartsShare.ALL  # the parts of sentences that are taught
 
 
 FULL = Lessons()
@@ -78,11 +70,10 @@ def build(
 ) -> list[Net]:
     """Trains the classifier and writes it into the folder. An interrupted build continues at its checkpoint.
 
-    With `only` just that member is trained and left as a checkpoint, so that members can be trained in parallel. Raises
-    ConfigError for a checkpoint of other parts.
+    With `only` just that member is trained and left as a checkpoint, so that members can be trained in parallel.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    words = known(lessons.form.rows, seed=seed, share=lessons.share)
+    words = known(lessons.form.rows, seed=seed)
     rows = rows_of(Spelling(*words))
     nets, made = [], []
     for member in range(lessons.members) if only is None else [only]:
@@ -152,7 +143,7 @@ def _class_of(wish: str) -> dict[str, object]:
         return {"name": wish}
     hint = hint_of(wish, "{x}", None, Random(0)).removesuffix(".")  # added again if the literal has none
     literal = ("language" if wish == "language" else "words") if wish in LITERAL else ""
-    return {"name": wish, "hint": hint, "holds": literal, "sure": SURE_OF[wish]}
+    return {"name": wish, "hint": hint, "holds": literal, "sure": SURE}
 
 
 def _languages() -> dict[str, dict[str, str]]:
@@ -190,11 +181,6 @@ def _taught(
     optimizer = _optimizer(net, lessons)
     if checkpoint.is_file():
         saved = torch.load(checkpoint, weights_only=False)
-        if saved.get("share") != lessons.share:
-            raise ConfigError(
-                f"{checkpoint} is of a build with other parts of sentences",
-                fix="remove it, or build into another folder",
-            )
         net.load_state_dict(saved["net"])
         optimizer.load_state_dict(saved["optimizer"])
         taught = Taught(*saved["taught"])
@@ -211,7 +197,7 @@ def _taught(
             report(Taught(before + taught.step, taught.loss), lessons.members * lessons.steps)
         draws += 1
         if draws % lessons.checkpoint_every == 0 or taught.step == lessons.steps:
-            _keep(checkpoint, net, optimizer, taught, rng=rng.getstate(), share=str(lessons.share))
+            _keep(checkpoint, net, optimizer, taught, rng=rng.getstate())
     return net.eval(), taught
 
 
@@ -226,7 +212,7 @@ def _optimizer(net: Net, lessons: Lessons) -> torch.optim.AdamW:
 
 
 def _drawn(rng: Random, texts: Sequence[str], lessons: Lessons) -> list[list[Heard]]:
-    many = [heard(rng, texts, lessons.share) for _ in range(lessons.batch * BATCHES)]
+    many = [heard(rng, texts) for _ in range(lessons.batch * BATCHES)]
     many.sort(key=lambda item: (len(item.reading.words), rng.random()))
     batches = [many[at : at + lessons.batch] for at in range(0, len(many), lessons.batch)]
     rng.shuffle(batches)

@@ -1,8 +1,7 @@
-"""Measures what the classifier recognises in parts that it was not taught, and how sure it must be."""
+"""Measures what the bundled judge recognises in messages that it was not taught, and how sure it must be."""
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +9,17 @@ from pathlib import Path
 from random import Random
 
 from openclaw_rl.judge.encoder import Encoder
-from openclaw_rl.tiny.hearing import LITERAL, NONE, OTHER, Heard, heard
+from openclaw_rl.tiny.hearing import LITERAL, NONE, OTHER, Heard, other_heard, wish_heard
 from openclaw_rl.tiny.hearing_build import FULL, texts_of
-from openclaw_rl.tiny.wordings import PartsShare
+from openclaw_rl.tiny.sayings import OTHERS, other_said, said
+from openclaw_rl.tiny.wordings import table
 
-MOST_WRONG, MOST_WRONG_IN_ONE = 0.01, 0.02  # share of wrong hints: of all messages, and of those in any one language
-LEAST_SURE, DEAREST = 0.5, 60.0  # the least certainty that is required; the most right hints that a wrong one may cost
+MESSAGES = "certainty"  # the file of messages that are measured with
+# Share of wrong hints, at most: of all messages, and of those in any one language, where as many as here wish for
+# something that is not in the list, or for nothing. The file has more of these, most of them near to a wish.
+MOST_WRONG, MOST_WRONG_IN_ONE = 0.01, 0.03
+UNLISTED, IDLE = 0.05, 0.10
+LEAST_SURE = 0.5  # the least certainty that is required
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +37,27 @@ class Guess:
     score_sure: float
 
 
-def guesses(encoder: Encoder, examples: Sequence[Heard]) -> list[Guess]:
+def examples(rng: Random, texts: Sequence[str], *, times: int) -> list[Heard]:
+    """Every message of the file, this many times: each time with other literals, after another turn."""
+    held: Mapping[str, Mapping[str, list[str]]] = table(MESSAGES)  # type: ignore[assignment]
+    return [
+        other_heard(rng, texts, code, other_said(rng, text), wish)
+        if wish in OTHERS
+        else wish_heard(rng, texts, said(rng, code, text, wish=wish))
+        for code, listed in held.items()
+        for wish, messages in listed.items()
+        for text in messages
+        for _ in range(times)
+    ]
+
+
+def guesses(encoder: Encoder, found: Sequence[Heard]) -> list[Guess]:
     """What the classifier recognises in each example: the likeliest wish and the likeliest score.
 
     The certainty of a wish with a literal is multiplied by that of the literal.
     """
     about, made = encoder.about, []
-    for item in examples:
+    for item in found:
         sound = encoder.hear(item.reading)
         wish, share = max(
             zip((each.name for each in about.wishes), sound.wishes, strict=True), key=lambda pair: pair[1]
@@ -53,64 +71,55 @@ def guesses(encoder: Encoder, examples: Sequence[Heard]) -> list[Guess]:
     return made
 
 
-def lines(folder: Path, *, seed: int, count: int) -> Iterator[str]:
-    """The figures on kept parts, line by line: overall by required certainty, then by language and by wish."""
-    rng, texts = Random(f"judge measured {seed}"), texts_of(FULL)
-    found = guesses(Encoder.load(folder), [heard(rng, texts, PartsShare.KEPT) for _ in range(count)])
-    yield f"{count} examples of parts kept back; scores right {_share([one.is_score_right for one in found])}"
+def lines(folder: Path, *, seed: int, times: int) -> Iterator[str]:
+    """The figures, line by line: overall by required certainty, then by language and by wish."""
+    found = guesses(Encoder.load(folder), examples(Random(f"judge measured {seed}"), texts_of(FULL), times=times))
+    yield f"{len(found)} examples of messages that are not taught; scores right {_share(found)}"
     for sure in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8):
-        certain = [one.is_score_right for one in found if one.score_sure >= sure]
-        yield f"  scores at least {sure} sure: {len(certain) / count:.1%}, of them right {_share(certain)}"
-    for sure in (0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97):
+        certain = [one for one in found if one.score_sure >= sure]
+        yield f"  scores at least {sure} sure: {len(certain) / len(found):.1%}, of them right {_share(certain)}"
+    for sure in (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95):
         yield f"  wishes at least {sure} sure: {_heard(found, sure)}"
-    for name, group in sorted(_grouped(found, lambda one: one.example.language or "other").items()):
-        yield f"  {name} at 0.9: {_heard(group, 0.9)}"
+    chosen = certainty(found)
+    for name, group in sorted(_grouped(found, lambda one: one.example.language).items()):
+        yield f"  {name} at {chosen}: {_heard(group, chosen)}"
     for name, group in sorted(_grouped(found, lambda one: one.example.wish).items()):
-        yield f"  {name} at 0.9: {_heard(group, 0.9)}"
-    chosen = certainties(found)
-    yield f"at most {MOST_WRONG:.1%} wrong: {', '.join(f'{name} {sure:.2f}' for name, sure in sorted(chosen.items()))}"
+        yield f"  {name} at {chosen}: {_heard(group, chosen)}"
+    for name, kind in (("wishes", ""), ("other wishes", OTHER), ("nothing", NONE)):
+        group = [one for one in found if _kind(one) == kind]
+        yield f"  {name} at {chosen}: wrong {_wrong(group, chosen) / len(group):.2%} of {len(group)}"
+    yield f"at most {MOST_WRONG:.1%} wrong in use, and {MOST_WRONG_IN_ONE:.1%} in any one language: {chosen}"
 
 
-def certainties(found: Sequence[Guess]) -> dict[str, float]:
-    """The certainty that is required for each wish, so that most hints are found and wrong ones are rare.
-
-    At most `MOST_WRONG` of all messages give a wrong hint, and at most `MOST_WRONG_IN_ONE` of those in any language. A
-    wrong hint costs as much as a number of right ones, which is the same for all wishes: the smallest number that keeps
-    wrong hints this rare, up to `DEAREST`.
-    """
-    groups = {name: group for name, group in _grouped(found, lambda one: one.wish).items() if name not in (NONE, OTHER)}
-    low, high = 0.0, DEAREST
-    for _ in range(25):
-        price = (low + high) / 2
-        chosen = {name: _best(group, price) for name, group in groups.items()}
-        low, high = (price, high) if _is_too_often_wrong(found, chosen) else (low, price)
-    return {name: _best(group, high) for name, group in groups.items()}
+def certainty(found: Sequence[Guess]) -> float:
+    """The least certainty, in hundredths, that leaves few enough wrong hints; 1 if none does."""
+    spoken = [found, *_grouped(found, lambda one: one.example.language).values()]
+    for hundredths in range(round(100 * LEAST_SURE), 100):
+        sure = hundredths / 100
+        shares = [_wrong_in_use(group, sure) for group in spoken]
+        if shares[0] <= MOST_WRONG and max(shares[1:]) <= MOST_WRONG_IN_ONE:
+            return sure
+    return 1.0
 
 
-def _is_too_often_wrong(found: Sequence[Guess], chosen: Mapping[str, float]) -> bool:
-    def share(group: Sequence[Guess]) -> float:
-        wrong = [one for one in group if not one.is_right and one.sure >= chosen.get(one.wish, math.inf)]
-        return len(wrong) / len(group)
-
-    spoken = _grouped([one for one in found if one.example.language], lambda one: one.example.language)
-    return share(found) > MOST_WRONG or any(share(group) > MOST_WRONG_IN_ONE for group in spoken.values())
+def _wrong_in_use(found: Sequence[Guess], sure: float) -> float:
+    kinds = _grouped(found, _kind)
+    weights = {"": 1 - UNLISTED - IDLE, OTHER: UNLISTED, NONE: IDLE}
+    return sum(weights[kind] * _wrong(group, sure) / len(group) for kind, group in kinds.items())
 
 
-def _best(group: Sequence[Guess], price: float) -> float:
-    """The required certainty with the most right hints minus the price of the wrong ones; at least `LEAST_SURE`."""
-    best, worth, sure = 0.0, 0.0, 1.0
-    for one in sorted(group, key=lambda one: -one.sure):
-        worth += 1.0 if one.is_right else -price
-        if worth > best:
-            best, sure = worth, one.sure
-    return max(LEAST_SURE, sure)
+def _wrong(found: Sequence[Guess], sure: float) -> int:
+    return sum(one.sure >= sure and not one.is_right and one.wish not in (NONE, OTHER) for one in found)
+
+
+def _kind(one: Guess) -> str:
+    return one.example.wish if one.example.wish in (NONE, OTHER) else ""
 
 
 def _heard(found: Sequence[Guess], sure: float) -> str:
-    hints = [one for one in found if one.wish not in (NONE, OTHER) and one.sure >= sure]
-    due = sum(one.example.wish not in (NONE, OTHER) for one in found)
-    right, wrong = sum(one.is_right for one in hints), sum(not one.is_right for one in hints)
-    return f"right {right / due if due else 0:.1%} of {due}, wrong {wrong / len(found):.2%} of {len(found)}"
+    due = [one for one in found if one.example.wish not in (NONE, OTHER)]
+    right = sum(one.is_right and one.sure >= sure for one in due) / len(due) if due else 0
+    return f"right {right:.1%} of {len(due)}, wrong {_wrong(found, sure) / len(found):.2%} of {len(found)}"
 
 
 def _grouped(found: Sequence[Guess], key: Callable[[Guess], str]) -> dict[str, list[Guess]]:
@@ -120,5 +129,5 @@ def _grouped(found: Sequence[Guess], key: Callable[[Guess], str]) -> dict[str, l
     return groups
 
 
-def _share(found: Sequence[bool]) -> str:
-    return f"{sum(found) / len(found):.1%}" if found else "-"
+def _share(found: Sequence[Guess]) -> str:
+    return f"{sum(one.is_score_right for one in found) / len(found):.1%}" if found else "-"

@@ -13,7 +13,7 @@ from random import Random
 from openclaw_rl.judge.encoder import letter_groups
 from openclaw_rl.judge.reading import plain_words, reading
 from openclaw_rl.tiny.judging import situation
-from openclaw_rl.tiny.wordings import FILES, PartsShare, is_kept, phrases_taught, table
+from openclaw_rl.tiny.wordings import FILES, phrases_taught, table
 
 _TABLES = (*FILES, *(f"said_{code}" for code in FILES), "lexicon", "others", "scenes", "literals")
 _SITUATIONS = 4000  # turns of the toy world that are read, because its words are in no file
@@ -21,12 +21,12 @@ _PLACE = re.compile(r"\{\w+\}")
 _LEAST = 3  # times that a word must occur in these turns
 
 
-def known(rows: int, *, seed: int = 0, share: PartsShare = PartsShare.ALL) -> tuple[list[str], list[str]]:
+def known(rows: int, *, seed: int = 0) -> tuple[list[str], list[str]]:
     """The known words and the known letter groups: the most frequent ones, for a table of this many rows.
 
     Words, including the usual punctuation marks, have at most half of the rows. The first row is for what is unknown.
     """
-    counted = Counter(word for name in _TABLES for text in _texts(table(name), share) for word in plain_words(text))
+    counted = Counter(word for name in _TABLES for text in _texts(table(name)) for word in plain_words(text))
     counted.update(word for text in phrases_taught() for word in plain_words(text))
     rng, toy = Random(f"judge words {seed}"), Counter[str]()
     for _ in range(_SITUATIONS):
@@ -40,11 +40,10 @@ def known(rows: int, *, seed: int = 0, share: PartsShare = PartsShare.ALL) -> tu
     return words, sorted(groups, key=lambda group: (-groups[group], group))[: rows - 1 - len(words)]
 
 
-def _texts(data: object, share: PartsShare) -> Iterator[str]:
-    """Every text of the share in a data file, without its slots."""
+def _texts(data: object) -> Iterator[str]:
+    """Every text in a data file, without its slots."""
     if isinstance(data, str):
-        if share is PartsShare.ALL or is_kept(data) is (share is PartsShare.KEPT):
-            yield _PLACE.sub(" ", data)
+        yield _PLACE.sub(" ", data)
     elif isinstance(data, dict | list):
         for each in data.values() if isinstance(data, dict) else data:
-            yield from _texts(each, share)
+            yield from _texts(each)

@@ -10,16 +10,20 @@ from functools import lru_cache
 from random import Random
 
 from openclaw_rl.tiny import wordings
-from openclaw_rl.tiny.wordings import PartsShare, Wording, is_kept, parts, table
+from openclaw_rl.tiny.wordings import Wording, parts, table
 
 OTHERS = {"other": -1, "plus": 1, "zero": 0, "minus": -1}  # messages without a known wish: their scores by kind
 _QUOTES = (*((('"', '"'),) * 5), ("'", "'"), ("“", "”"), ("“", "”"), ("„", "“"), ("«", "»"), *((("", ""),) * 6))
 _LITERAL = {"{x}": "\x01", "{n}": "\x02", "{l}": "\x03"}
 
 
-def saying(rng: Random, code: str, *, wish: str, share: PartsShare) -> Wording:
+def saying(rng: Random, code: str, *, wish: str) -> Wording:
     """A message with the wish."""
-    text = rng.choice(_messages(code, wish, share))
+    return said(rng, code, rng.choice(_messages(code, wish)), wish=wish)
+
+
+def said(rng: Random, code: str, text: str, *, wish: str) -> Wording:
+    """The message as it is typed, with a literal in the place of `{x}`, `{n}` or `{l}`."""
     mark = next((mark for mark in _LITERAL if mark in text), "")
     language = parts(code).language
     opens = closes = literal = written = ""
@@ -39,13 +43,17 @@ def saying(rng: Random, code: str, *, wish: str, share: PartsShare) -> Wording:
     return Wording(text, language, "whole", wish, literal, at, written)
 
 
-def other_saying(rng: Random, code: str, *, share: PartsShare) -> tuple[str, str]:
+def other_saying(rng: Random, code: str) -> tuple[str, str]:
     """A message with none of the known wishes, and its kind in `OTHERS`; kinds with more messages come more often."""
-    about = rng.choices(tuple(OTHERS), weights=[len(_messages(code, name, share)) for name in OTHERS])[0]
-    text = rng.choice(_messages(code, about, share))
+    about = rng.choices(tuple(OTHERS), weights=[len(_messages(code, name)) for name in OTHERS])[0]
+    return other_said(rng, rng.choice(_messages(code, about))), about
+
+
+def other_said(rng: Random, text: str) -> str:
+    """The message without a known wish as it is typed."""
     for mark, made in (("{x}", phrase), ("{n}", called)):
         text = text.replace(mark, made(rng)) if mark in text else text
-    return _cased(rng, text), about
+    return _cased(rng, text)
 
 
 def phrase(rng: Random) -> str:
@@ -91,12 +99,10 @@ def _literals() -> Mapping[str, list[str]]:
 
 
 @lru_cache
-def _messages(code: str, about: str, share: PartsShare) -> list[str]:
+def _messages(code: str, about: str) -> list[str]:
     listed = table(f"said_{code}").get(about, [])
     assert isinstance(listed, list)
-    if share is PartsShare.ALL:
-        return listed
-    return [text for text in listed if is_kept(text) is (share is PartsShare.KEPT)] or listed
+    return listed
 
 
 def _cased(rng: Random, text: str) -> str:

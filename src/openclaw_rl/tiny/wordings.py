@@ -10,13 +10,10 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 from importlib.resources import files
 from random import Random
-from zlib import crc32
 
-KEPT_PERCENT = 15  # of the parts, kept out of a teaching that is measured
 FILES = ("en", "de", "fr", "es", "it")
 TONES = (
     "plain", "terse", "angry", "shouting", "polite", "typos", "indirect", "question", "thanks", "praise", "slang",
@@ -43,14 +40,6 @@ _NAMES = """
     Sam Kim Lea Max Nora Otto Pia Ravi Sofia Tom Uma Vera Walt Xenia Yusuf Zoe Ada Ben Carla Dario Emil Fay Gus Hana Ivo
     Jule Karl Luz Milo Nick Olga Paul Rosa Sven Tina Ugo Vito Wanda Yara Zeno Captain Doc Chief Professor Champ Sunny
     """.split()  # noqa: SIM905
-
-
-class PartsShare(StrEnum):
-    """Which of the parts are used: all, those used by a teaching that is measured, or those kept out of it."""
-
-    ALL = "all"
-    TAUGHT = "taught"
-    KEPT = "kept"
 
 
 _TITLES = """
@@ -109,40 +98,14 @@ def table(name: str) -> dict[str, object]:
 
 
 @lru_cache
-def parts(code: str, share: PartsShare = PartsShare.ALL) -> WordingParts:
-    """The parts of a language of `FILES` that belong to the share."""
-    every = WordingParts(**table(code))  # type: ignore[arg-type]
-    if share is PartsShare.ALL:
-        return every
-    return WordingParts(
-        every.language,
-        _of_share(every.frames, share),
-        _of_share(every.slots, share),
-        {wish: _of_share(slots, share) for wish, slots in every.wishes.items()},
-        _of_share(every.nothing, share),
-    )
+def parts(code: str) -> WordingParts:
+    """The parts of a language of `FILES`."""
+    return WordingParts(**table(code))  # type: ignore[arg-type]
 
 
-def _of_share(listed: Mapping[str, list[str]], share: PartsShare) -> dict[str, list[str]]:
-    """The texts of the share in each list; a list without any stays whole.
-
-    A hash of the text decides, so that a part stays in its share when others are added.
-    """
-    kept = share is PartsShare.KEPT
-    chosen = {name: [text for text in texts if is_kept(text) is kept] for name, texts in listed.items()}
-    return {name: texts or listed[name] for name, texts in chosen.items()}
-
-
-def is_kept(text: str) -> bool:
-    """Whether a part belongs to the share that is kept out of a teaching that is measured."""
-    return crc32(text.encode()) % 100 < KEPT_PERCENT
-
-
-def wording(
-    rng: Random, *, wish: str | None = None, code: str | None = None, share: PartsShare = PartsShare.ALL
-) -> Wording:
+def wording(rng: Random, *, wish: str | None = None, code: str | None = None) -> Wording:
     """A message with a wish, a random one by default. Without a language `code`, half of the messages are English."""
-    held = parts(code or (FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])), share)
+    held = parts(code or (FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])))
     chosen, tone = wish or rng.choice(WISHES), rng.choice(TONES)
     frames = {"shouting": ("plain", "terse", "angry"), "typos": ("plain", "polite", "terse", "indirect")}
     frame = rng.choice(held.frames[rng.choice(frames.get(tone, (tone,)))])
@@ -169,11 +132,9 @@ def wording(
     return Wording(text, held.language, tone, chosen, literal, at, written)
 
 
-def remark(
-    rng: Random, about: str, *, code: str | None = None, share: PartsShare = PartsShare.ALL, **given: str
-) -> Wording:
+def remark(rng: Random, about: str, *, code: str | None = None, **given: str) -> Wording:
     """A message without a wish; `about` is one of the kinds in the files, and `given` fills further slots."""
-    held = parts(code or (FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])), share)
+    held = parts(code or (FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])))
     text = rng.choice(held.nothing[about])
     filled = {
         "topic": rng.choice(held.nothing["topics"]),
