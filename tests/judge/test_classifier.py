@@ -16,8 +16,8 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import VerdictSource
 from openclaw_rl.errors import ModelError
 from openclaw_rl.judge.classifier import ClassifierJudge
-from openclaw_rl.judge.encoder import ABOUT, WEIGHTS, Encoder, has_classifier
-from openclaw_rl.judge.reading import MOST_WORDS, reading
+from openclaw_rl.judge.encoder import ABOUT, WEIGHTS, Encoder, Sound, has_classifier
+from openclaw_rl.judge.reading import MOST_WORDS, TurnReading, reading
 from openclaw_rl.judge.settings import HintFrom, JudgeSettings
 from openclaw_rl.tiny.world import bundled_model
 
@@ -62,7 +62,9 @@ async def test_a_quote_stands_in_the_users_words_letter_by_letter(judge: Classif
     assert [hint.text for hint in verdict.hints] == [f'Begin the reply with "{words}"']
 
 
-@pytest.mark.parametrize("words", ["I am Nell, so please say Nell when you answer.", "call me Zora. Zora, please!"])
+@pytest.mark.parametrize(
+    "words", ["I am Nell, so please say Nell when you answer.", "I'm Zora. Please call me Zora in your replies."]
+)
 def test_a_literal_that_is_said_twice_is_as_sure_as_one_that_is_said_once(encoder: Encoder, words: str) -> None:
     """Each place has a part of the share; what is said is the same at both."""
     read = reading((), message(Role.ASSISTANT, "It is 4."), (message(Role.USER, words),))
@@ -150,7 +152,21 @@ def test_a_folder_without_a_classifier_has_none_and_a_damaged_one_is_refused(tmp
         Encoder.load(tmp_path)
 
 
-UNSURE = ("I stopped reading after the first line.", "Half of it would have been plenty.")
+SHORT = {  # how likely it is that these words wish for something shorter
+    "I stopped reading after the first line.": 0.7,
+    "Half of it would have been plenty.": 0.6,
+    "What an essay.": 0.3,
+}
+UNSURE, OTHER, UNLIKELY = SHORT
+
+
+class _Scripted(Encoder):
+    """Is as sure as `SHORT` says, whatever the weights are."""
+
+    def hear(self, read: TurnReading) -> Sound:
+        likely = next((share for words, share in SHORT.items() if words.casefold() == read.text.casefold()), 0.0)
+        shares = tuple(likely if each.name == "short" else 0.0 for each in self.about.wishes)
+        return Sound((0.9, 0.05, 0.05), shares, (1.0, *(0.0,) * (len(self.about.places) - 1)))
 
 
 def _listening(encoder: Encoder, *earlier: str) -> ClassifierJudge:
@@ -160,32 +176,28 @@ def _listening(encoder: Encoder, *earlier: str) -> ClassifierJudge:
         assert user == "ann"
         return [(turn(f"before-{at}"), said(words, f"before-{at}")) for at, words in enumerate(earlier)]
 
-    return ClassifierJudge(encoder, JudgeSettings(), unheard=unheard)
+    scripted = _Scripted(encoder.about, encoder.spelling, encoder.members)
+    return ClassifierJudge(scripted, JudgeSettings(), unheard=unheard)
 
 
 async def test_a_wish_that_is_likely_is_heard_when_it_is_said_again_in_other_words(encoder: Encoder) -> None:
-    first, second = UNSURE
-    alone = await _listening(encoder).judge(turn(), said(first))
-    again = await _listening(encoder, first).judge(turn(), said(second))
+    alone = await _listening(encoder).judge(turn(), said(UNSURE))
+    again = await _listening(encoder, UNSURE).judge(turn(), said(OTHER))
     assert (alone.score, alone.hints) == (-1, ())
     assert [hint.text for hint in again.hints] == ["Keep the reply short."]
-    assert "1 times before in other words" in again.votes[1].raw
+    assert "1 times before in other words: 0.88" in again.votes[1].raw
 
 
 @pytest.mark.parametrize(
     "earlier",
     [
-        (UNSURE[0], UNSURE[0].upper()),  # the same words say nothing new, however often
+        (UNSURE, UNSURE.upper()),  # the same words say nothing new, however often
         ("That is wrong.", "Look at the numbers again, that cannot be."),  # corrections about something else
-        (
-            "You do go on and on.",
-            "What an essay.",
-            "You lost me after the second line.",
-        ),  # too unlikely to count
+        (UNLIKELY, UNLIKELY + " Again."),  # too unlikely to count
     ],
 )
 async def test_what_was_said_before_counts_only_if_it_is_the_same_wish_in_other_words(
     encoder: Encoder, earlier: tuple[str, ...]
 ) -> None:
-    verdict = await _listening(encoder, *earlier).judge(turn(), said(UNSURE[0]))
+    verdict = await _listening(encoder, *earlier).judge(turn(), said(UNSURE))
     assert (verdict.score, verdict.hints) == (-1, ())
