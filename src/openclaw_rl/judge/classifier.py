@@ -22,6 +22,7 @@ from openclaw_rl.judge.signals import foreign_messages, owner_messages, tool_sta
 
 MOST_EARLIER = 12  # corrections of a user that are read again
 LIKELY = 0.4  # share that a wish must have in a message for it to count as said again
+SURE_AGAIN = 0.9  # the least certainty of what was said again: what one person says is not independent
 _QUOTES = frozenset('"“”„«»‹›「」『』')
 
 
@@ -107,11 +108,11 @@ class ClassifierJudge:
         literal = _literal(wish, read, sound, about.languages)
         literally = f", {sound.literal:.2f} of {literal!r}" if wish.holds else ""
         told = f"recognised {wish.name} ({share:.2f}{literally})"
-        sure = share * (sound.literal if wish.holds else 1.0)
+        sure, needed = share * (sound.literal if wish.holds else 1.0), wish.sure
         if LIKELY <= sure < wish.sure and not wish.holds and (again := self._said_before(read, at, earlier)):
-            sure = 1 - (1 - sure) * math.prod(1 - one for one in again)
+            sure, needed = 1 - (1 - sure) * math.prod(1 - one for one in again), max(needed, SURE_AGAIN)
             told += f", {len(again)} times before in other words: {sure:.2f}"
-        if sure < wish.sure or literal is None:
+        if sure < needed or literal is None:
             return None, f"{told}: not sure"
         at = _highest(sound.places)
         place = about.places[at] if sound.places[at] >= about.place_sure else ""
