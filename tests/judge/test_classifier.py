@@ -63,7 +63,12 @@ async def test_a_quote_stands_in_the_users_words_letter_by_letter(judge: Classif
 
 
 @pytest.mark.parametrize(
-    "words", ["I am Nell, so please say Nell when you answer.", "I'm Zora. Please call me Zora in your replies."]
+    "words",
+    [
+        "I am Nell, so please say Nell when you answer.",
+        "call me Zora. Zora, please!",
+        "Please call me Zora, everybody says Zora.",
+    ],
 )
 def test_a_literal_that_is_said_twice_is_as_sure_as_one_that_is_said_once(encoder: Encoder, words: str) -> None:
     """Each place has a part of the share; what is said is the same at both."""
@@ -194,7 +199,7 @@ async def test_a_wish_that_is_likely_is_heard_when_it_is_said_again_in_other_wor
     [
         (UNSURE, UNSURE.upper()),  # the same words say nothing new, however often
         ("That is wrong.", "Look at the numbers again, that cannot be."),  # corrections about something else
-        (HARDLY,),  # 0.88 together, which would be enough for one message
+        (HARDLY,),  # 0.88 together: sure enough for one message, not for two
         (UNLIKELY, UNLIKELY + " Again."),  # too unlikely to count
     ],
 )

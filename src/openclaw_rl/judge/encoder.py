@@ -34,6 +34,8 @@ SPELLING = "spelling"  # the name of the words among the weights
 KINDS = ("user", "tool", "error")
 TABLE, SCALES = "pieces.weight", "pieces.scale"  # whole numbers of one byte, and what each row's are times
 _MOST_LITERAL = 12  # words
+_SPANS = 8  # likeliest ones that a literal is chosen of
+_SENTENCE_ENDS = (".", "!", "?")
 _FIX = f"take {ABOUT} and {WEIGHTS} out of the folder: the model judges itself then"
 
 
@@ -147,10 +149,29 @@ class Encoder:
             return Sound(scores, wishes, places)
         ends = np.stack([one[3] for one in heard])
         spans = np.triu(np.tril((ends[:, 0, :, None] * ends[:, 1, None, :]).mean(0), _MOST_LITERAL - 1))
-        first, last = divmod(int(spans.argmax()), len(spans))
+        first, last = _likeliest(spans, read.words)
         again = _where(read.words[first : last + 1], read.words)  # said twice, each place has a part of the share
         share = ends[:, 0, again].sum(1) * ends[:, 1, [at + last - first for at in again]].sum(1)
         return Sound(scores, wishes, places, first, last, float(share.mean()))
+
+
+def _likeliest(spans: Array, words: tuple[str, ...]) -> tuple[int, int]:
+    """The first and the last word of the literal, of [T, T] shares of all spans.
+
+    Words that are said twice have the shares of both places, and that of "these words. These words".
+    """
+    shares: dict[tuple[str, ...], float] = {}
+    places: dict[tuple[str, ...], tuple[int, int]] = {}
+    for flat in (-spans).argsort(axis=None)[:_SPANS]:
+        first, last = divmod(int(flat), len(spans))
+        if last < first:  # no span, as those that are left
+            break
+        part, middle = words[first : last + 1], (last - first) // 2
+        if middle and part[middle] in _SENTENCE_ENDS and part[:middle] == part[middle + 1 :]:
+            part, last = part[:middle], first + middle - 1
+        shares[part] = shares.get(part, 0.0) + float(spans.flat[flat])
+        places.setdefault(part, (first, last))
+    return places[max(shares, key=shares.__getitem__)]
 
 
 def _where(part: tuple[str, ...], words: tuple[str, ...]) -> list[int]:

@@ -134,7 +134,7 @@ def judge(
     from openclaw_rl.judge.encoder import has_classifier
     from openclaw_rl.tiny import hearing_scores
 
-    if not (measure and has_classifier(folder)):
+    if only is not None or not (measure and has_classifier(folder)):
         _build_judge(folder, seed=seed, short=short, threads=threads, only=only)
     if only is not None or not measure:
         return

@@ -17,7 +17,6 @@ from openclaw_rl.tiny import build, train
 from openclaw_rl.tiny.train import Progress, Schedule, TinyShape
 from openclaw_rl.tiny.worlds import talks, tokens, trial
 from openclaw_rl.tiny.worlds.bodies import new_model
-from openclaw_rl.tiny.worlds.trial import ALL_HINTS
 from openclaw_rl.tiny.worlds.world import World
 
 CACHE = "OPENCLAW_RL_WORLDS"  # environment variable: the folder of built models
@@ -29,7 +28,7 @@ RIGHT_MEAN, RIGHT_LEAST = 0.985, 0.95  # of the shares of right answers, with an
 ALL_LEAST = 0.65  # replies as wished among those told all wishes, where a world is about following them all
 MOST_MORE = 3  # times that training continues, each for a share of `MORE_STEPS` of the steps
 MORE_STEPS, MORE_RATE = 0.25, 0.5
-SEVERAL = ("two hints", ALL_HINTS)  # scores of several wishes at once: not every model can follow them
+SEVERAL = ("two hints", trial.ALL_HINTS)  # scores of several wishes at once: not every model can follow them
 SHORT_SHAPE = TinyShape(vocabulary=420, hidden=32, layers=2, inner=48, heads=2, kv_heads=1, head_dim=16)
 SHORT_SCHEDULE = Schedule(steps=2, step_tokens=512, warmup=1, checkpoint_every=1, grain=32)
 OnStep = Callable[[Progress, int], None]
@@ -130,7 +129,7 @@ def make(
 def are_right(scores: Mapping[str, float]) -> bool:
     """Whether enough answers are right, without a wish and with one, and all wishes are followed where tried."""
     found = [share for name, share in scores.items() if name.endswith(": right") and not name.startswith(SEVERAL)]
-    is_told_all = scores.get(f"{ALL_HINTS}: as wished", 1.0) >= ALL_LEAST
+    is_told_all = scores.get(f"{trial.ALL_HINTS}: as wished", 1.0) >= ALL_LEAST
     return is_told_all and mean(found) >= RIGHT_MEAN and min(found) >= RIGHT_LEAST
 
 
