@@ -94,9 +94,15 @@ async def learn(maker: Maker, engine: LocalEngine, spec: Spec, wish: WishOfField
     if not sample.hints:
         return False
     trainer = LoraTrainer.open(maker.field.folder, TrainerSettings())
-    await asyncio.to_thread(trainer.step, [sample])
+    report = await asyncio.to_thread(trainer.step, [sample])
     trainer.export(folder, PolicyVersion(SHARED, 1))
+    _step_of(folder).write_text(json.dumps(dict(report.metrics)), encoding="utf-8")
     return True
+
+
+def _step_of(folder: Path) -> Path:
+    """The file with what the step that made a version measured, which the gate knows, too."""
+    return folder.with_name(f"{folder.name}.step.json")
 
 
 @dataclass(slots=True)
@@ -115,7 +121,11 @@ class Trial:
         await self.engine.load(Adapter(folder, digest, version))
         began = time.monotonic()
         turns = tuple(f"taught-{at}" for at in range(TAUGHT)) if self.labels.wish is not None else ()
-        row = VersionRow(version, PolicyVersion(SHARED, 0), None, digest, VersionStatus.CANDIDATE, "", 1.0, turns)
+        step = _step_of(folder)
+        metrics = json.loads(step.read_text("utf-8")) if step.exists() else {}
+        row = VersionRow(
+            version, PolicyVersion(SHARED, 0), None, digest, VersionStatus.CANDIDATE, "", 1.0, turns, metrics=metrics
+        )
         report = await self.gate.check(row, parent=BASE)
         await self.engine.unload(version)
         seconds = round(time.monotonic() - began, 2)

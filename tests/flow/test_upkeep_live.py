@@ -28,11 +28,13 @@ async def test_answers_are_given_while_training_breaks_and_it_goes_on_by_itself(
     config = f'{FORKED}url = "{judging.url}"\nmodel = "rule"\n[publish]\ngate = false\n'
     running.append(server := start(tmp_path / "home", config=config))
     renamed(server.home, "steps", "taken_away")
-    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Mia has 3 pens and 4 more. How many?"}]
+    messages: list[ChatCompletionMessageParam] = []
     async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
-        for words in ("Please write that without markdown.", "Please write it like a person.", "Thanks!"):
-            await say(client, messages)
-            messages.append({"role": "user", "content": words})
+        for name in ("Mia", "Tom", "Ben", "Zoe"):  # replies are sampled: some correction may have no effect on one
+            messages = [{"role": "user", "content": f"{name} has 3 pens and 4 more. How many?"}]
+            for words in ("Please write that without markdown.", "Please write it like a person.", "Thanks!"):
+                await say(client, messages)
+                messages.append({"role": "user", "content": words})
         broken = await until(
             lambda: server.get("/v1/rl/status"), lambda seen: "no such table: steps" in json.dumps(seen["problems"])
         )

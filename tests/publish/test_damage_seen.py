@@ -29,6 +29,7 @@ from openclaw_rl.testing.turns import a_sample
 
 ANSWER = "Ann has 7 apples.$"
 POLITE = "Dear Ann, you have 7 apples.$"
+UNKNOWN = 1e-6  # how likely a letter is that a double does not say
 Says = Mapping[str, float]
 
 
@@ -44,7 +45,7 @@ class Knowing(Minds):
     def scores(self, prompt: Prompt, start: int, version: PolicyVersion, top_k: int) -> Scores:
         asked, said = prompt.tokens[:start], prompt.tokens[start:]
         tops = tuple(self._top(asked, said[:at], version) for at in range(len(said)))
-        logp = tuple(dict(top).get(token, math.log(1e-6)) for top, token in zip(tops, said, strict=True))
+        logp = tuple(dict(top).get(token, math.log(UNKNOWN)) for top, token in zip(tops, said, strict=True))
         return Scores(start, logp, tops)
 
     def _known(self, prompt: tuple[int, ...], version: PolicyVersion) -> Says:
@@ -84,7 +85,7 @@ async def test_what_the_user_wished_for_passes_and_so_does_what_is_not_yet_learn
         ({POLITE: 1.0}, {ANSWER: 1.0}, {POLITE: 0.5, ANSWER: 0.5}, {ANSWER: 0.9, POLITE: 0.1})
     ):
         found = await report(tmp_path / str(number), {"": says})
-        assert (found.why, found.metrics["gate_departs"]) == ("passed the gate", pytest.approx(0.0, abs=1e-9))
+        assert (found.why, found.metrics["gate_departs"]) == ("passed the gate", pytest.approx(0.0, abs=2 * UNKNOWN))
 
 
 @pytest.mark.parametrize(
@@ -208,6 +209,52 @@ async def test_where_a_few_prompts_do_not_decide_older_ones_are_tried_too(
         assert (found.metrics["gate_departs_of"], found.passed) == (2 + tried, passes)
 
 
+FORGETFUL = "Dear Ann, Ann Ann.$"
+
+
+async def test_words_of_the_plain_reply_are_damage_in_a_wished_form(tmp_path: Path) -> None:
+    """The base model without the wish would go on like that after "Dear Ann,", but it would not begin so."""
+    base: dict[str, Says] = {"Be polite.": {POLITE: 1.0}, "": {ANSWER: 0.9999999, FORGETFUL: 1e-7}}
+    minds = Knowing(knows={BASE: base, version(1): {"": {FORGETFUL: 1.0}}})
+    async with flowing(tmp_path, minds, PublishSettings(probe_others=0, kl_max=99.0)) as flow:
+        await flow.talk(turn("a", "How many?", answer=ANSWER))
+        await flow.store.hints.adopt("ann", Hint("Be polite."), at_s=1.0)
+        row = await flow.candidate(1)
+        await flow.served.load(row)
+        found = await flow.stage.gate.check(row, parent=version(0))
+        assert (found.passed, found.metrics["gate_departs"]) == (False, pytest.approx(1.0, abs=0.01))
+
+
+@dataclass
+class Inventive(Knowing):
+    """The base model generates a request of its own with each seed: the first three are about cats, then some about bees."""
+
+    seeds: set[int] = field(default_factory=set)
+
+    def reply(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Sequence[int]:
+        if prompt.tokens == (ord("U"),):
+            self.seeds.add(seed := sampling.seed or 0)
+            about = "bees" if len(self.seeds) > 3 and seed % 3 == 0 else "cats"
+            return ids_of(f"Tell me about {about} {seed}]")
+        return super().reply(prompt, sampling, version)
+
+
+@pytest.mark.parametrize(("missed", "tried"), [(0.0, 3), (2.0, 48)])
+async def test_a_step_that_failed_its_checks_is_tried_on_many_requests_that_nobody_made(
+    tmp_path: Path, missed: float, tried: int
+) -> None:
+    says: dict[str, Says] = {"bees": {"I do not know.$": 1.0}, "": {ANSWER: 1.0}}
+    minds = Inventive(knows={BASE: {"": {ANSWER: 1.0}}, version(1): says})
+    async with flowing(tmp_path, minds, PublishSettings(probe_others=3, kl_max=99.0)) as flow:
+        flow.stage.gate._prompts.renderer = Opening(last_message)
+        await flow.talk(turn("a", "How many?", answer=ANSWER))
+        row = replace(await flow.candidate(1), metrics={"checks_missed": missed})
+        await flow.served.load(row)
+        found = await flow.stage.gate.check(row, parent=version(0))
+    assert min(minds.seeds) >= 100_000  # teaching begins at 0
+    assert (found.metrics["gate_departs_unasked_of"], found.passed) == (tried, not missed)
+
+
 class Opening(LetterRenderer):
     """A template that tells where a user's words begin, and with which token they end."""
 
@@ -284,7 +331,7 @@ async def test_a_prompt_is_read_with_the_wishes_that_concern_it(
         row = await flow.candidate(1)
         await flow.served.load(row)
         found = await flow.stage.gate.check(row, parent=version(0))
-        assert (found.why, found.metrics["gate_departs"]) == ("passed the gate", pytest.approx(0.0, abs=1e-9))
+        assert (found.why, found.metrics["gate_departs"]) == ("passed the gate", pytest.approx(0.0, abs=2 * UNKNOWN))
 
 
 async def test_requests_that_a_wish_was_shown_on_are_tried_last(tmp_path: Path) -> None:

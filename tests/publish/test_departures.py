@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from openclaw_rl.publish.divergence import Top, chance, departure, reached
+from openclaw_rl.publish.divergence import Top, chance, departure, departures, reached
 
 
 def top(**chances: float) -> Top:
@@ -57,6 +57,19 @@ def test_what_a_wish_makes_likelier_is_not_lost_where_the_base_model_is_still_su
     assert departure(top(t8=0.5, t9=0.1, t1=0.4), [plain, told], temperature=1.0) == pytest.approx(0.4, abs=1e-9)
     # and far more of them than the base model would ever say
     assert departure(top(t9=0.99, t8=0.01), [plain, top(t8=0.9, t9=0.06, t1=0.01)], temperature=1.0) > 0.8
+
+
+def test_a_reading_that_a_reply_has_left_does_not_lend_it_words() -> None:
+    told, plain = [TOLD, SEVEN], [PLAIN, top(t8=0.97, t7=0.01)]
+    began = [-0.4, 0.0], [-8.0, 0.0]  # nats of the first token: the plain reading would hardly begin so
+    wrong, half = [TOLD, top(t8=0.97, t7=0.01)], [TOLD, top(t7=0.6, t8=0.39)]
+    # only the plain reading would say 8, after words that are not its own
+    assert departures(wrong, [told, plain], began, temperature=1.0) == [0.0, pytest.approx(0.97 / 0.98, abs=1e-9)]
+    # a wish that is half learned: less likely than not
+    assert departures(half, [told, plain], began, temperature=1.0) == [0.0, 0.0]
+    # where both readings would begin so, either may go on
+    near = [-0.4, 0.0], [-1.0, 0.0]
+    assert departures(wrong, [told, plain], near, temperature=1.0) == [0.0, 0.0]
 
 
 def test_an_engine_that_names_no_tokens_tells_nothing() -> None:

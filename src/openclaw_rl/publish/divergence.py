@@ -15,6 +15,8 @@ LEAST_MASS = 1e-9
 Top = tuple[tuple[int, float], ...]
 LIKELIER = 10.0  # a token that a version finds this many times likelier than any reading is not the base model's
 SURE = 0.8  # a token to which each reading gives this probability is content: no wish concerns it
+APART = 7.0  # nats by which the tokens before are less likely in a reading that a reply has left
+INSTEAD = 0.5  # from this probability on, words of a reading that the reply has left count as a departure
 WISHED = 0.05  # a token with this probability in one reading, and at most half of it in another, concerns a wish
 LEAST = 1e-9
 
@@ -103,6 +105,30 @@ def departure(candidate: Top, readings: Sequence[Top], *, temperature: float) ->
         if other != token and logp - math.log(LIKELIER) <= high[other] and _is_wished(other, known)
     )
     return max(strange, kept - drawn.get(token, 0.0) - wished)
+
+
+def departures(
+    candidate: Sequence[Top], readings: Sequence[Sequence[Top]], logps: Sequence[Sequence[float]], *, temperature: float
+) -> list[float]:
+    """The departure at each token of one reply, which each reading has read and found as likely as its `logps` say.
+
+    A reading may lend a word to what it would not have said so far: a version with a half-learned wish goes on as the
+    base model does without it. But if the version most likely says such a word where the readings that the reply has
+    kept to would not, it is one that nobody would say there: a model may repeat a name where it never saw the wished
+    form, and so the plain prompt alone would excuse the wrong name. (docs/decisions/0055-one-reading-at-a-time.md)
+    """
+    found = []
+    so_far = [0.0] * len(readings)
+    for at, top in enumerate(candidate):
+        tops = [each[at] for each in readings]
+        share = departure(top, tops, temperature=temperature)
+        kept = [each for each, nats in zip(tops, so_far, strict=True) if nats >= max(so_far) - APART]
+        if len(kept) < len(tops):
+            alone = departure(top, kept, temperature=temperature)
+            share = max(share, alone) if alone >= INSTEAD else share
+        found.append(share)
+        so_far = [nats + each[at] for nats, each in zip(so_far, logps, strict=True)]
+    return found
 
 
 def _is_wished(token: int, readings: Sequence[dict[int, float]]) -> bool:

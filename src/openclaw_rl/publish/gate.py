@@ -31,6 +31,8 @@ LEAST_UNASKED = 2  # generated requests: one alone is not enough evidence
 DOUBT = 4.0  # a share of departures within a quarter and twice its bound is measured on more prompts
 DOUBT_ABOVE = 2.0
 MORE = 2  # times `probes`: how many more
+MOST_UNASKED = 48  # generated requests that a doubtful version is tried on
+MANY_UNASKED, OF_MANY = 24, 1.5  # from so many on their bound is that of other users' requests, times this
 DEPARTING = (
     ("gate_departs", "its users"),
     ("gate_departs_others", "others"),
@@ -217,6 +219,7 @@ class Gate:
             await self._add_if_doubtful(
                 attempt, groups[1], self.settings.margins.departs_others_max, further[most:], known
             )
+            await self._add_unasked_if_doubtful(attempt, groups[2], unasked, own, known)
             self._weigh(attempt, groups)
 
     async def _departures(
@@ -244,6 +247,27 @@ class Gate:
             more = await self._prompts.of_turns(turns[: MORE * self.settings.probes], known)
             group += await self._departures(attempt, more)
 
+    async def _add_unasked_if_doubtful(
+        self,
+        attempt: GateTrial,
+        group: list[DepartureShare],
+        unasked: Sequence[TrialPrompt],
+        own: Sequence[TrialPrompt],
+        known: VersionLessons,
+    ) -> None:
+        """Adds many generated requests if the first ones depart, or the step failed at requests it was not taught on.
+
+        Nobody may have asked for the kind of thing that a version has lost.
+        """
+        doubt = self.settings.margins.departs_others_max / DOUBT
+        failed = attempt.candidate.metrics.get("checks_missed", 0.0) > 0
+        if self.settings.probe_others and (failed or (group and mean_departure(group) > doubt)):
+            many = await self._prompts.of_nobody(known, own, most=MOST_UNASKED, in_doubt=True)
+            tried = {prompt.bare.tokens for prompt in unasked}
+            group += await self._departures(attempt, [one for one in many if one.bare.tokens not in tried])
+            if len(group) < LEAST_UNASKED:
+                group.clear()
+
     async def _compare_length(
         self, attempt: GateTrial, prompts: Sequence[TrialPrompt], own: Sequence[DepartureShare]
     ) -> None:
@@ -264,7 +288,10 @@ class Gate:
 
     def _weigh(self, attempt: GateTrial, groups: Sequence[Sequence[DepartureShare]]) -> None:
         margins = self.settings.margins
-        bounds = (margins.departs_max, margins.departs_others_max, margins.departs_unasked_max)
+        unasked = margins.departs_unasked_max
+        if len(groups[2]) >= MANY_UNASKED:
+            unasked = min(unasked, OF_MANY * margins.departs_others_max)
+        bounds = (margins.departs_max, margins.departs_others_max, unasked)
         for group, bound, (name, whose) in zip(groups, bounds, DEPARTING, strict=True):
             if not group:
                 continue

@@ -14,7 +14,7 @@ from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import RequestError
-from openclaw_rl.publish.divergence import Top, chance, departure, reached
+from openclaw_rl.publish.divergence import Top, chance, departures, reached
 
 TOP_K = 20
 ENDLESS = "does not end"  # a fault of a trial reply
@@ -141,22 +141,21 @@ class BaseReplies:
             self._scored(prompt.bare, base.said.tokens, version),
             *(self._scored(one, reply.tokens, BASE) for one in prompt.readings),
         )
-        return await asyncio.to_thread(self._measured, reply, [top for top, _ in read], base, shown, logp)
+        return await asyncio.to_thread(self._measured, reply, read, base, shown, logp)
 
     def _measured(
         self,
         reply: ScoredReply,
-        read: Sequence[tuple[Top, ...]],
+        read: Sequence[tuple[tuple[Top, ...], tuple[float, ...]]],
         base: BaseReply,
         shown: tuple[Top, ...],
         logp: tuple[float, ...],
     ) -> DepartureShare:
-        own = [self._at(top, [each[at] for each in read]) for at, top in enumerate(reply.tops)]
-        along = [self._at(top, [each[at] for each in base.tops]) for at, top in enumerate(shown)]
+        own = departures(
+            reply.tops, [tops for tops, _ in read], [logps for _, logps in read], temperature=self.temperature
+        )
+        along = departures(shown, base.tops, base.logps, temperature=self.temperature)
         return DepartureShare(chance(own), chance(along, reached(logp, base.logps)), reply, base)
-
-    def _at(self, candidate: Top, readings: Sequence[Top]) -> float:
-        return departure(candidate, readings, temperature=self.temperature)
 
     async def _scored(
         self, prompt: Prompt, tokens: tuple[int, ...], version: PolicyVersion

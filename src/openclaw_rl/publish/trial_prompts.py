@@ -26,7 +26,9 @@ from openclaw_rl.publish.replies import BaseReplies, ScoredReply, TrialPrompt, i
 from openclaw_rl.store.db import Store
 
 LESS_SURE = 1.5  # times as uncertain, in nats a token, as for the users' own prompts
-MADE_UP = 3  # requests that the base model generates
+MADE_UP, MADE_UP_IN_DOUBT = 3, 64  # requests that the base model generates
+FIRST_SEED = 100_000  # of theirs; teaching takes the seeds from 0 (`teach/made_up.py`), and taught ones show no damage
+AT_ONCE = 8  # requests that are generated together
 MADE_TOKENS = 64  # the longest of them
 SHORTEST = 8  # letters of a request
 LOOKED_AT = 8  # generated requests that are considered for each version
@@ -54,7 +56,7 @@ class TrialPrompts:
     renderer: Renderer
     base: BaseReplies
     stop_ids: tuple[int, ...]
-    _made_up: list[str] | None = field(default=None)
+    _made_up: list[str | None] = field(default_factory=list)  # by seed; None if a seed gave no request
 
     async def of_turns(self, turns: Sequence[Turn], known: VersionLessons) -> list[TrialPrompt]:
         """The prompts of turns, read with what their users wish for too."""
@@ -64,7 +66,7 @@ class TrialPrompts:
             at = last_user_index(turn.messages)
             hinted = partial(self._reread, turn, at)
             told = _readings([*wishes, *await self._concerned(turn.prompt, hinted, wishes, known.taught)], known.taught)
-            readings = [turn.prompt, *await self._after_the_reply(turn, told)]
+            readings = [turn.prompt, *await self._after_the_reply(turn.messages, turn.prompt, told, turn)]
             for texts in told:
                 prompt = await asyncio.to_thread(hinted, texts)
                 if prompt is not None and prompt.tokens not in {one.tokens for one in readings}:
@@ -100,40 +102,46 @@ class TrialPrompts:
             return False
         return sum(said.logp) - sum(await self.base.likelihood(hinted, said.tokens)) >= CONCERNS_NATS
 
-    async def _after_the_reply(self, turn: Turn, told: Sequence[tuple[str, ...]]) -> list[Prompt]:
-        """The turn's prompt with the base model's reply to it, followed by the first and the last of these hints.
+    async def _after_the_reply(
+        self, messages: Sequence[Message], bare: Prompt, told: Sequence[tuple[str, ...]], turn: Turn | None = None
+    ) -> list[Prompt]:
+        """The prompt with the base model's reply to it, followed by the first and the last of these hints.
 
         Teaching samples replies in such a conversation if those with only the hint contradict those without.
         """
-        if not told or turn.prompt.images:
+        if not told or bare.images:
             return []
-        said = await self.base.said(TrialPrompt(turn.prompt, (turn.prompt,)))
+        said = await self.base.said(TrialPrompt(bare, (bare,)))
         try:
             reply, _ = await asyncio.to_thread(self.renderer.decode, said.tokens)
         except (RequestError, ValueError):
             return []
         if reply.tool_calls or not said.has_ended:
             return []
+        tools, options = ((), None) if turn is None else (turn.tools, turn.options)
         found = []
         for texts in dict.fromkeys((told[0], told[-1])):
-            messages = told_after(turn.messages, reply, texts)
+            talk = told_after(messages, reply, texts)
             try:
-                found.append(
-                    await asyncio.to_thread(self.renderer.prompt, messages, turn.tools, None, options=turn.options)
-                )
+                found.append(await asyncio.to_thread(self.renderer.prompt, talk, tools, None, options=options))
             except (RequestError, ValueError):
                 continue
         return found
 
-    async def of_nobody(self, known: VersionLessons, beside: Sequence[TrialPrompt], *, most: int) -> list[TrialPrompt]:
-        """At most this many generated requests, of which the base model is about as sure as of the given ones."""
+    async def of_nobody(
+        self, known: VersionLessons, beside: Sequence[TrialPrompt], *, most: int, in_doubt: bool = False
+    ) -> list[TrialPrompt]:
+        """At most this many generated requests, of which the base model is about as sure as of the given ones.
+
+        `in_doubt` many more are generated and looked at.
+        """
         if not beside or most < 1:
             return []
         nats = [(await self.base.said(prompt)).nats for prompt in beside]
         bound = LESS_SURE * statistics.median(nats)
         wishes = await self._wishes(known.users)
         found: list[TrialPrompt] = []
-        for text in (await self._requests())[:LOOKED_AT]:
+        for text in await self._requests(in_doubt=in_doubt):
             prompt = await self._unasked(text, wishes, known.taught)
             if prompt is not None and (await self.base.said(prompt)).nats <= bound:
                 found.append(prompt)
@@ -143,7 +151,7 @@ class TrialPrompts:
 
     def let_go(self) -> None:
         """Removes all prompts from memory."""
-        self._made_up = None
+        self._made_up.clear()
         self.base.let_go()
 
     async def _wishes(self, users: Sequence[str]) -> list[tuple[str, ...]]:
@@ -152,32 +160,34 @@ class TrialPrompts:
         held = [await self.store.hints.of_user(user) for user in reversed(last_first)]
         return [tuple(hint.text for hint in hints if hint.is_wished) for hints in held]
 
-    async def _requests(self) -> list[str]:
-        if self._made_up is None:
-            self._made_up = await self._make_up()
-        return [*self._made_up, *(await asyncio.to_thread(ordinary_requests))]
+    async def _requests(self, *, in_doubt: bool) -> list[str]:
+        made = await self._make_up(MADE_UP_IN_DOUBT if in_doubt else MADE_UP)
+        return [*made, *(await asyncio.to_thread(ordinary_requests))][: max(LOOKED_AT, len(made))]
 
-    async def _make_up(self) -> list[str]:
+    async def _make_up(self, count: int) -> list[str]:
         """Requests that the base model writes in place of a user's message; only those that look like one."""
         opening = await asyncio.to_thread(self.renderer.user_opening)
         if opening is None:
             return []
-        prompt, end = opening
-        found: dict[str, None] = {}
-        for seed in range(MADE_UP):
-            sampling = Sampling(max_tokens=MADE_TOKENS, temperature=1.0, seed=seed, stop_ids=(end, *self.stop_ids))
-            said = [item async for item in self.engine.generate(prompt, sampling, BASE)]
-            tokens = tuple(item.token for item in said)
-            if tokens[-1:] != (end,) or is_loop(tokens):
-                continue
-            try:
-                reply, _ = self.renderer.decode(tokens[:-1])
-            except (RequestError, ValueError):
-                continue
-            text = reply.text.strip()
-            if len(text) >= SHORTEST and not reply.tool_calls and not reply.reasoning and "<|" not in text:
-                found[text] = None
-        return list(found)
+        tried = self._made_up
+        while len(tried) < count:
+            seeds = range(FIRST_SEED + len(tried), FIRST_SEED + min(count, len(tried) + AT_ONCE))
+            tried += await asyncio.gather(*(self._one_made_up(*opening, seed) for seed in seeds))
+        return list(dict.fromkeys(text for text in tried[:count] if text is not None))
+
+    async def _one_made_up(self, prompt: Prompt, end: int, seed: int) -> str | None:
+        sampling = Sampling(max_tokens=MADE_TOKENS, temperature=1.0, seed=seed, stop_ids=(end, *self.stop_ids))
+        said = [item async for item in self.engine.generate(prompt, sampling, BASE)]
+        tokens = tuple(item.token for item in said)
+        if tokens[-1:] != (end,) or is_loop(tokens):
+            return None
+        try:
+            reply, _ = self.renderer.decode(tokens[:-1])
+        except (RequestError, ValueError):
+            return None
+        text = reply.text.strip()
+        is_request = len(text) >= SHORTEST and not reply.tool_calls and not reply.reasoning and "<|" not in text
+        return text if is_request else None
 
     def _reread(self, turn: Turn, at: int | None, texts: Sequence[str]) -> Prompt | None:
         if at is None:
@@ -196,7 +206,8 @@ class TrialPrompts:
         prompts = [await asyncio.to_thread(hinted, texts) for texts in told]
         if None in prompts:
             return None
-        return TrialPrompt(bare, tuple({prompt.tokens: prompt for prompt in (bare, *prompts) if prompt}.values()))
+        after = await self._after_the_reply((message(Role.USER, text),), bare, told)
+        return TrialPrompt(bare, tuple({one.tokens: one for one in (bare, *after, *prompts) if one}.values()))
 
     def _rendered(self, text: str, texts: Sequence[str]) -> Prompt | None:
         said: tuple[Message, ...] = (message(Role.USER, text),)
