@@ -227,7 +227,7 @@ async def test_words_of_the_plain_reply_are_damage_in_a_wished_form(tmp_path: Pa
 
 @dataclass
 class Inventive(Knowing):
-    """The base model generates a request of its own with each seed: the first three are about cats, then some about bees."""
+    """The base model generates a request with each seed: the first three are about cats, then some about bees."""
 
     seeds: set[int] = field(default_factory=set)
 
