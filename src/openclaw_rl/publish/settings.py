@@ -138,7 +138,8 @@ class PublishSettings:
     departs_others_max: float | None = None
     """The same for other users' prompts; 0.08 with normal strictness."""
     departs_unasked_max: float | None = None
-    """The same for generated requests, about which the base model may know little; 0.5 with normal strictness."""
+    """The same for generated requests, about which the base model may know little; 0.5 with normal strictness. Where 24
+    or more are tried, at most 1.5 times departs_others_max are allowed."""
     repetition_margin: float | None = None
     """How much larger the mean share of repeated text in trial replies may be than in the earlier replies; 0.25 with
     normal strictness."""
