@@ -31,7 +31,7 @@ LEAST_UNASKED = 2  # generated requests: one alone is not enough evidence
 DOUBT = 4.0  # a share of departures within a quarter and twice its bound is measured on more prompts
 DOUBT_ABOVE = 2.0
 MORE = 2  # times `probes`: how many more
-MOST_UNASKED = 48  # generated requests that a doubtful version is tried on
+MOST_UNASKED, AT_ONCE = 48, 4  # generated requests that a doubtful version is tried on, and how many of them at a time
 MANY_UNASKED, OF_MANY = 24, 1.5  # from so many on their bound is that of other users' requests, times this
 DEPARTING = (
     ("gate_departs", "its users"),
@@ -264,7 +264,9 @@ class Gate:
         if self.settings.probe_others and (failed or (group and mean_departure(group) > doubt)):
             many = await self._prompts.of_nobody(known, own, most=MOST_UNASKED, in_doubt=True)
             tried = {prompt.bare.tokens for prompt in unasked}
-            group += await self._departures(attempt, [one for one in many if one.bare.tokens not in tried])
+            more = [one for one in many if one.bare.tokens not in tried]
+            for first in range(0, len(more), AT_ONCE):  # all at once would slow users' replies
+                group += await self._departures(attempt, more[first : first + AT_ONCE])
             if len(group) < LEAST_UNASKED:
                 group.clear()
 
