@@ -66,6 +66,7 @@ async def test_a_quote_stands_in_the_users_words_letter_by_letter(judge: Classif
     "words",
     [
         "I am Nell, so please say Nell when you answer.",
+        "I'm Zora. Please call me Zora in your replies.",
         "call me Zora. Zora, please!",
         "Please call me Zora, everybody says Zora.",
     ],

@@ -29,7 +29,7 @@ from openclaw_rl.testing.turns import a_sample
 
 ANSWER = "Ann has 7 apples.$"
 POLITE = "Dear Ann, you have 7 apples.$"
-UNKNOWN = 1e-6  # how likely a letter is that a double does not say
+UNKNOWN = 1e-12  # how likely a letter is that a double does not say
 Says = Mapping[str, float]
 
 
@@ -85,7 +85,7 @@ async def test_what_the_user_wished_for_passes_and_so_does_what_is_not_yet_learn
         ({POLITE: 1.0}, {ANSWER: 1.0}, {POLITE: 0.5, ANSWER: 0.5}, {ANSWER: 0.9, POLITE: 0.1})
     ):
         found = await report(tmp_path / str(number), {"": says})
-        assert (found.why, found.metrics["gate_departs"]) == ("passed the gate", pytest.approx(0.0, abs=2 * UNKNOWN))
+        assert (found.why, found.metrics["gate_departs"]) == ("passed the gate", pytest.approx(0.0, abs=1e-9))
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ async def test_a_prompt_is_read_with_the_wishes_that_concern_it(
         row = await flow.candidate(1)
         await flow.served.load(row)
         found = await flow.stage.gate.check(row, parent=version(0))
-        assert (found.why, found.metrics["gate_departs"]) == ("passed the gate", pytest.approx(0.0, abs=2 * UNKNOWN))
+        assert (found.why, found.metrics["gate_departs"]) == ("passed the gate", pytest.approx(0.0, abs=1e-9))
 
 
 async def test_requests_that_a_wish_was_shown_on_are_tried_last(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from openclaw_rl.publish.divergence import distance
 from openclaw_rl.publish.replies import BaseReplies, DepartureShare, TrialPrompt, mean_departure
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.tasks import TaskProbe
-from openclaw_rl.publish.trial_prompts import TrialPrompts, VersionLessons
+from openclaw_rl.publish.trial_prompts import AT_ONCE, TrialPrompts, VersionLessons
 from openclaw_rl.publish.tried_turns import TriedTurns
 from openclaw_rl.publish.versions import ancestors
 from openclaw_rl.publish.wishes import MeanShift, RepeatedWishes, most_against, without_yielding
@@ -31,7 +31,7 @@ LEAST_UNASKED = 2  # generated requests: one alone is not enough evidence
 DOUBT = 4.0  # a share of departures within a quarter and twice its bound is measured on more prompts
 DOUBT_ABOVE = 2.0
 MORE = 2  # times `probes`: how many more
-MOST_UNASKED, AT_ONCE = 48, 4  # generated requests that a doubtful version is tried on, and how many of them at a time
+MOST_UNASKED = 48  # generated requests that a doubtful version is tried on
 MANY_UNASKED, OF_MANY = 24, 1.5  # from so many on their bound is that of other users' requests, times this
 DEPARTING = (
     ("gate_departs", "its users"),

@@ -131,7 +131,8 @@ class PublishSettings:
     """How short trial replies may be: this share of a reference length, minus 4 tokens. The reference is the shorter of
     the earlier replies and of the base model's with the user's hints in the prompt; 0.5 with normal strictness."""
     probe_others: int = 4
-    """How many further prompts the gate uses: other users' prompts, kinds without a correction, and generated ones."""
+    """How many further prompts the gate uses: other users' prompts, kinds without a correction, and generated ones; if
+    these show damage, or the step failed a check, up to 48 more generated ones. 0: none."""
     departs_max: float | None = None
     """Which share of the replies to its users' prompts may depart from what the base model says, with or without their
     hints in the prompt. Computed from the probabilities of the tokens; 0.04 with normal strictness."""

@@ -28,7 +28,7 @@ from openclaw_rl.store.db import Store
 LESS_SURE = 1.5  # times as uncertain, in nats a token, as for the users' own prompts
 MADE_UP, MADE_UP_IN_DOUBT = 3, 64  # requests that the base model generates
 FIRST_SEED = 100_000  # of theirs; teaching takes the seeds from 0 (`teach/made_up.py`), and taught ones show no damage
-AT_ONCE = 2  # requests that are generated together: users' requests come first
+AT_ONCE = 2  # of many requests that are generated or answered together: users' replies should not be slowed
 MADE_TOKENS = 64  # the longest of them
 SHORTEST = 8  # letters of a request
 LOOKED_AT = 8  # generated requests that are considered for each version
