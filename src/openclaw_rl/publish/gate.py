@@ -73,12 +73,12 @@ class Gate:
     tasks: TaskProbe | None = None
     _base: BaseReplies = field(init=False)
     _prompts: TrialPrompts = field(init=False)
-    _turns: TriedTurns = field(init=False)
+    turns: TriedTurns = field(init=False)
 
     def __post_init__(self) -> None:
         self._base = BaseReplies(self.engine, self.stop_ids, self.settings.probe_tokens)
         self._prompts = TrialPrompts(self.store, self.engine, self.renderer, self._base, self.stop_ids)
-        self._turns = TriedTurns(self.store, self.renderer, self.settings)
+        self.turns = TriedTurns(self.store, self.renderer, self.settings)
 
     def let_go(self) -> None:
         """Removes all turns from memory."""
@@ -88,7 +88,7 @@ class Gate:
         """The report. Raises EngineError or RequestError if the engine cannot try it now."""
         if not self.settings.gate:
             return GateReport(True, "not tried: the gate is off")
-        turns = await self._turns.recent(candidate)
+        turns = await self.turns.recent(candidate)
         attempt = GateTrial(candidate, parent, turns, {"gate_turns": float(len(turns))})
         for measure in (self._near, self._speaks, self._departs, self._follows, self._knows):
             await measure(attempt)
@@ -97,6 +97,15 @@ class Gate:
         return GateReport(
             True, "passed the gate" if turns else "passed the gate: no prompts to try it on yet", attempt.metrics
         )
+
+    async def departs(self, turn: Turn, version: PolicyVersion, known: VersionLessons) -> float:
+        """How likely a version departs in its reply to a turn's request, or along the base model's; from 0 to 1.
+
+        Raises EngineError or RequestError if the engine cannot try it now.
+        """
+        (prompt,) = await self._prompts.of_turns([turn], known)
+        found = await self._base.departed(prompt, await self._base.reply(prompt.bare, version), version)
+        return max(found.own, found.shown)
 
     async def _near(self, attempt: GateTrial) -> None:
         """Checks that it is near enough to the base model, with finite numbers."""
@@ -201,7 +210,7 @@ class Gate:
         turns = [trial.turn for trial in attempt.trials]
         known = await self._lessons(attempt, turns)
         own = await self._prompts.of_turns(turns, known)
-        further = await self._turns.others(attempt.candidate, attempt.turns[: self.settings.probes])
+        further = await self.turns.others(attempt.candidate, attempt.turns[: self.settings.probes])
         most = self.settings.probe_others // 2
         others = await self._prompts.of_turns(further[:most], known)
         unasked = await self._prompts.of_nobody(known, own, most=self.settings.probe_others - len(others))
@@ -307,7 +316,7 @@ class Gate:
 
     async def _follows(self, attempt: GateTrial) -> None:
         """Checks that it follows the wishes it was trained for no worse, and not at the cost of earlier ones."""
-        own = self._turns.short(await self.store.effects.samples(attempt.candidate.turns))
+        own = self.turns.short(await self.store.effects.samples(attempt.candidate.turns))
         own = sorted(own, key=lambda sample: sample.is_promoted)[: self.settings.wish_turns]  # rehearsal samples last
         before, after, margin = attempt.parent, attempt.candidate.version, self.settings.margins.wish_margin
         top_k = self.settings.kl_top_k
@@ -334,7 +343,7 @@ class Gate:
         If a user asked for the same before, and the gate refused it for an earlier wish of theirs, that wish yields.
         """
         before, after, most = attempt.parent, attempt.candidate.version, max(self.settings.margins.wish_margin, won)
-        kept = wishes.still_wished(await self._turns.kept(attempt.candidate), own)[: self.settings.wish_turns]
+        kept = wishes.still_wished(await self.turns.kept(attempt.candidate), own)[: self.settings.wish_turns]
         held = await wishes.gaps(self.engine, kept, before=before, after=after, top_k=self.settings.kl_top_k)
         others = wishes.mean(held)
         if others is None:

@@ -166,6 +166,10 @@ class PublishSettings:
     rolled back. 0: no comparison. Use 0 when you decide yourself about rollbacks; more to notice small losses."""
     watch_chance: float | None = None
     """The probability that a version is rolled back although it does no worse; 0.005 with normal strictness."""
+    trial_turns: int = 40
+    """On how many of the requests that it answers a served version is tried further, as at the gate: it may have lost a
+    kind of problem that nobody had asked about before. If so, it is rolled back, though nobody complained. 0: no such
+    trial. Use 0 when the engine has no time for it: each takes about as long as two replies."""
     keep_loaded: int = 2
     """How many versions stay loaded: the served one and those before it, for a quick rollback. Change it when you
     go back often, or memory is short."""
@@ -190,8 +194,8 @@ class PublishSettings:
             raise ValueError(f"kl_top_k is {self.kl_top_k}: it must be between 1 and 100")
         if self.probe_tokens < 1 or self.probe_prompt_tokens < 1 or self.retry_s <= 0:
             raise ValueError("probe_tokens, probe_prompt_tokens and retry_s must be above 0")
-        if min(self.wish_turns, self.watch_turns, self.give_back) < 0:
-            raise ValueError("wish_turns, watch_turns and give_back cannot be negative")
+        if min(self.wish_turns, self.watch_turns, self.trial_turns, self.give_back) < 0:
+            raise ValueError("wish_turns, watch_turns, trial_turns and give_back cannot be negative")
         if not 0.0 <= self.task_margin <= 1.0 or self.task_tokens < 1:
             raise ValueError("task_margin must be between 0 and 1, task_tokens above 0")
         if self.keep_versions < 0:

@@ -16,8 +16,9 @@ from openclaw_rl.publish.gate import Gate, GateReport
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.status import PublishStatus, publish_findings
 from openclaw_rl.publish.swap import ServedVersions
-from openclaw_rl.publish.versions import ancestors
-from openclaw_rl.publish.watch import LINE, Watch, path_to
+from openclaw_rl.publish.trial_in_use import TrialInUse
+from openclaw_rl.publish.versions import ancestors, path_to
+from openclaw_rl.publish.watch import LINE, Watch
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.store.tables.effects import CorrectionRecord
@@ -42,6 +43,7 @@ class PublishStage:
     gate: Gate
     settings: PublishSettings
     watch: Watch | None = None
+    trial: TrialInUse | None = None
     clock: Callable[[], float] = time.monotonic
     candidate_made: asyncio.Event = field(default_factory=asyncio.Event)
     version_settled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -83,6 +85,8 @@ class PublishStage:
         """Removes all turns from memory, as after a restart; not while it runs."""
         if self.watch is not None:
             self.watch.let_go()
+        if self.trial is not None:
+            self.trial.let_go()
         self.gate.let_go()
 
     async def run(self) -> None:
@@ -116,7 +120,9 @@ class PublishStage:
             return True
         rows = await self.store.candidates()
         self._status = replace(self._status, at_gate=len(rows))
-        if not rows or self.clock() < self._not_before_s:
+        if not rows:
+            return await self._try_in_use()
+        if self.clock() < self._not_before_s:
             return False
         try:
             await self._settle(rows[0])
@@ -132,6 +138,20 @@ class PublishStage:
         self.version_settled.set()
         self.prune_due.set()
         return True
+
+    async def _try_in_use(self) -> bool:
+        """Tries a served version on one more request that it answered; True if there was one, and more may wait."""
+        if self.trial is None:
+            return False
+        try:
+            is_tried, damaged = await self.trial.once()
+        except (EngineError, RequestError) as problem:  # it goes on later
+            log.warning("cannot try what is served on the requests that it answered: %s", problem)
+            return False
+        if damaged is not None:
+            rows = await self.store.line(damaged.served, most=LINE)
+            await self._take_back(rows, damaged.served, damaged.version, damaged.words, damaged.metrics)
+        return is_tried
 
     async def _look_back(self) -> bool:
         """Rolls back a version that does worse than the one served before it; True if one was rolled back."""

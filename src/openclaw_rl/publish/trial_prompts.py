@@ -32,7 +32,7 @@ AT_ONCE = 2  # of many requests that are generated or answered together: users' 
 MADE_TOKENS = 64  # the longest of them
 SHORTEST = 8  # letters of a request
 LOOKED_AT = 8  # generated requests that are considered for each version
-MOST_TAUGHT = 2  # hints of the step that are read alone
+MOST_TAUGHT = 2  # hints of one step that are read alone
 MOST_USERS = 3  # whose wishes are read
 MOST_ALONE = 3  # wishes that concern a prompt and are each read alone, the newest
 
@@ -45,6 +45,12 @@ class VersionLessons:
 
     taught: Sequence[str] = ()
     users: Sequence[str] = ()
+    most_alone: int = MOST_TAUGHT
+
+    @property
+    def alone(self) -> Sequence[tuple[str, ...]]:
+        """The taught hints that the base model reads each alone."""
+        return [(text,) for text in dict.fromkeys(self.taught)][: self.most_alone]
 
 
 @dataclass(slots=True)
@@ -65,7 +71,7 @@ class TrialPrompts:
             wishes = await self._wishes([*known.users, turn.user])
             at = last_user_index(turn.messages)
             hinted = partial(self._reread, turn, at)
-            told = _readings([*wishes, *await self._concerned(turn.prompt, hinted, wishes, known.taught)], known.taught)
+            told = _readings([*wishes, *await self._concerned(turn.prompt, hinted, wishes, known.taught)], known)
             readings = [turn.prompt, *await self._after_the_reply(turn.messages, turn.prompt, told, turn)]
             for texts in told:
                 prompt = await asyncio.to_thread(hinted, texts)
@@ -142,7 +148,7 @@ class TrialPrompts:
         wishes = await self._wishes(known.users)
         found: list[TrialPrompt] = []
         for text in await self._requests(in_doubt=in_doubt):
-            prompt = await self._unasked(text, wishes, known.taught)
+            prompt = await self._unasked(text, wishes, known)
             if prompt is not None and (await self.base.said(prompt)).nats <= bound:
                 found.append(prompt)
             if len(found) == most:
@@ -197,12 +203,12 @@ class TrialPrompts:
         except (RequestError, ValueError):  # the template refuses
             return None
 
-    async def _unasked(self, text: str, wishes: Sequence[tuple[str, ...]], taught: Sequence[str]) -> TrialPrompt | None:
+    async def _unasked(self, text: str, wishes: Sequence[tuple[str, ...]], known: VersionLessons) -> TrialPrompt | None:
         hinted = partial(self._rendered, text)
         bare = await asyncio.to_thread(hinted, ())
         if bare is None:
             return None
-        told = _readings([*wishes, *await self._concerned(bare, hinted, wishes, taught)], taught)
+        told = _readings([*wishes, *await self._concerned(bare, hinted, wishes, known.taught)], known)
         prompts = [await asyncio.to_thread(hinted, texts) for texts in told]
         if None in prompts:
             return None
@@ -223,10 +229,9 @@ def ordinary_requests() -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
-def _readings(wishes: Sequence[tuple[str, ...]], taught: Sequence[str]) -> list[tuple[str, ...]]:
+def _readings(wishes: Sequence[tuple[str, ...]], known: VersionLessons) -> list[tuple[str, ...]]:
     """The hints of each reading besides the plain one: the newly taught ones alone, then these groups of wishes."""
-    alone = [(text,) for text in dict.fromkeys(taught)][:MOST_TAUGHT]
-    return [*alone, *(tuple(dict.fromkeys(texts)) for texts in wishes if texts)]
+    return [*known.alone, *(tuple(dict.fromkeys(texts)) for texts in wishes if texts)]
 
 
 def _placed(at: int, texts: Sequence[str]) -> tuple[PlacedHint, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from openclaw_rl.core.ledger import State
@@ -25,6 +25,7 @@ class TriedTurns:
     store: Store
     renderer: Renderer
     settings: PublishSettings
+    telling: set[str] = field(default_factory=set)  # turns whose replies showed that a version was damaged
 
     async def kept(self, candidate: VersionRow) -> list[Sample]:
         """The newest samples with hints on which versions of this scope were trained, without the candidate's own."""
@@ -45,23 +46,27 @@ class TriedTurns:
         Turns of conversations and steps of episodes alternate, so that many of one kind do not crowd out the other.
         A user's or agent's version is tried on its owner's turns if there are any.
         """
-        own, taught = candidate.version.scope, await self._taught(candidate)
+        own, taught = candidate.version.scope, await self.taught(candidate)
 
         async def rows_of(scope: str | None) -> list[Turn]:
             kinds = [await self.store.rows(limit=RECENT, scope=scope, are_steps=kind) for kind in (False, True)]
-            lists = [sorted(self._usable(rows).values(), key=lambda turn: turn.id in taught) for rows in kinds]
+            lists = [sorted(self._by_prompt(rows).values(), key=lambda turn: turn.id in taught) for rows in kinds]
             return [turn for pair in zip_longest(*lists) for turn in pair if turn is not None]
 
         return (await rows_of(own) if own != SHARED else []) or await rows_of(None)
 
-    async def _taught(self, candidate: VersionRow) -> set[str]:
+    async def taught(self, candidate: VersionRow) -> set[str]:
         """The turns that its step learned from, including those with requests on which a wish was demonstrated."""
         samples = await self.store.effects.samples(candidate.turns)
         shown = [other for sample in samples for other in sample.elsewhere if not other.is_check]
         return {*candidate.turns, *(other.turn for other in shown)}
 
-    def _usable(self, rows: Sequence[TurnRow]) -> dict[tuple[int, ...], Turn]:
-        """The turns to try a version on, each with its client's prompt: with hints the weights would not be tested.
+    def usable(self, rows: Sequence[TurnRow]) -> list[Turn]:
+        """The turns to try a version on, one for each prompt, each with its client's prompt."""
+        return list(self._by_prompt(rows).values())
+
+    def _by_prompt(self, rows: Sequence[TurnRow]) -> dict[tuple[int, ...], Turn]:
+        """As `usable`, by prompt; with users' hints in a prompt the weights would not be tested.
 
         Only those that are cheap to read; if all prompts are long, as some clients' are, only the newest.
         """
@@ -74,13 +79,16 @@ class TriedTurns:
         return found
 
     async def others(self, candidate: VersionRow, tried: Sequence[Turn]) -> list[Turn]:
-        """Turns that the version is not `tried` on yet: those of other users first, then those without a correction."""
+        """Turns that the version is not `tried` on yet.
+
+        First those that showed damage of earlier versions, then other users' turns, then those without a correction.
+        """
         used = {turn.prompt.tokens for turn in tried}
         users = {turn.user for turn in tried}
         rows = await self.store.rows(limit=RECENT, are_steps=False)
         liked = {row.turn.id for row in rows if row.verdict is None or not row.verdict.hints}
-        turns = [turn for tokens, turn in self._usable(rows).items() if tokens not in used]
-        taught = await self._taught(candidate)
+        turns = [turn for tokens, turn in self._by_prompt(rows).items() if tokens not in used]
+        taught = await self.taught(candidate)
         turns = [turn for turn in turns if turn.id not in taught]
-        turns.sort(key=lambda turn: (turn.user in users, turn.id not in liked))
+        turns.sort(key=lambda turn: (turn.id not in self.telling, turn.user in users, turn.id not in liked))
         return turns

@@ -84,3 +84,10 @@ def ancestors(rows: Sequence[VersionRow], version: PolicyVersion) -> list[Versio
         if row is not None:
             found[row.version] = row
     return list(found.values())
+
+
+def path_to(rows: Sequence[VersionRow], current: PolicyVersion) -> list[PolicyVersion]:
+    """The served version and what it was made from, newest first, down to the scope's first."""
+    path = [current, *(row.version for row in ancestors(rows, current))]
+    last = next((row.parent for row in rows if row.version == path[-1]), None)
+    return path if last is None else [*path, last]

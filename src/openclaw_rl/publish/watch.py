@@ -18,7 +18,7 @@ from openclaw_rl.core.protocols import Engine
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import ServedVersions
-from openclaw_rl.publish.versions import ancestors
+from openclaw_rl.publish.versions import path_to
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow
 from openclaw_rl.store.tables.effects import CorrectionRecord
@@ -116,13 +116,6 @@ async def watched(store: Store, window: int) -> set[PolicyVersion]:
                 break
             found |= {version, parent}
     return found
-
-
-def path_to(rows: Sequence[VersionRow], current: PolicyVersion) -> list[PolicyVersion]:
-    """The served version and what it was made from, newest first, down to the scope's first."""
-    path = [current, *(row.version for row in ancestors(rows, current))]
-    last = next((row.parent for row in rows if row.version == path[-1]), None)
-    return path if last is None else [*path, last]
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from openclaw_rl.publish.pruning import Pruning
 from openclaw_rl.publish.stage import PublishStage
 from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.publish.tasks import TaskProbe, read_tasks
+from openclaw_rl.publish.trial_in_use import TrialInUse
 from openclaw_rl.publish.watch import Watch
 from openclaw_rl.remake.forget_finish import RebuildBlockers, finish_erasing, rebuild_in_time
 from openclaw_rl.render.renderer import ChatRenderer
@@ -271,12 +272,14 @@ def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Ins
     keys = built.keys or Keys({OWNER: key})
     served = ServedVersions(store, engine, keep_loaded=config.publish.keep_loaded, room=_room(config))
     candidate_made, version_settled = asyncio.Event(), asyncio.Event()
+    gate = _gate(config, store, engine, renderer)
     publishing = PublishStage(
         store,
         served,
-        _gate(config, store, engine, renderer),
+        gate,
         config.publish,
         Watch(store, engine, served, config.publish),
+        TrialInUse(store, served, gate, config.publish),
         candidate_made=candidate_made,
         version_settled=version_settled,
     )

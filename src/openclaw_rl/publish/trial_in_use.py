@@ -1,0 +1,201 @@
+"""Tries a served version further, on the requests that it answers: the gate knows only what was asked before.
+
+A version may have lost a kind of problem that nobody had asked about when it was tried. Nobody has to notice that, or
+say so: each reply is compared with what the base model would say, with the wishes in its prompt or without them, as at
+the gate.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.errors import AdapterError
+from openclaw_rl.publish.gate import Gate
+from openclaw_rl.publish.settings import PublishSettings
+from openclaw_rl.publish.swap import ServedVersions
+from openclaw_rl.publish.trial_prompts import VersionLessons
+from openclaw_rl.publish.versions import path_to
+from openclaw_rl.store.db import Store
+from openclaw_rl.store.rows import TurnRow, VersionRow
+
+log = logging.getLogger(__name__)
+RECENT = 50  # answered requests that are searched
+LEAST_REPLIES = 2.5  # departing replies that are evidence: one or two may answer odd requests
+TELLING = 0.5  # a reply that departs with this probability shows the damage
+MOST_TELLING = 6  # of these requests earlier versions are tried on
+CLEAN = 0.25  # an earlier version departs on them at most this share as often
+BACK = 3  # versions that may be rolled back together
+DEPARTS, DEPARTS_OF = "in_use_departs", "in_use_departs_of"
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedVersion:
+    """A version on the path to the `served` one, and what shows that its replies are damaged; `turns` show it best."""
+
+    version: PolicyVersion
+    served: PolicyVersion
+    shares: tuple[float, ...]
+    turns: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """Why it is rolled back."""
+        return (
+            f"about {sum(self.shares):.0f} of {len(self.shares)} requests that it answered got a reply that the base "
+            f"model would not give, with the wish in its prompt or without it, for example {', '.join(self.turns[:3])}"
+        )
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The share of its replies that depart, and of how many."""
+        return _metrics(self.shares)
+
+
+@dataclass(slots=True)
+class ServedTrial:
+    """What is known of one served version: how likely it departs on each request it was tried on, by turn."""
+
+    rows: Sequence[VersionRow]  # it and its ancestors, newest first
+    path: Sequence[PolicyVersion]  # down to the scope's first
+    lessons: VersionLessons
+    taught: frozenset[str]
+    shares: dict[str, float] = field(default_factory=dict)
+    is_over: bool = False
+
+
+@dataclass(slots=True)
+class TrialInUse:
+    """Tries one request after the other while nothing waits at the gate, at most `trial_turns` for each version."""
+
+    store: Store
+    served: ServedVersions
+    gate: Gate
+    settings: PublishSettings
+    _trials: dict[PolicyVersion, ServedTrial] = field(default_factory=dict)
+    _seen: str = ""  # the newest turn when nothing was left to try
+
+    def let_go(self) -> None:
+        """Removes all turns from memory."""
+        self._trials.clear()
+        self._seen = ""
+
+    async def once(self) -> tuple[bool, DamagedVersion | None]:
+        """Whether there was a request to try, and a version that is to be rolled back, if that made it certain enough.
+
+        Raises EngineError or RequestError if the engine cannot try it now.
+        """
+        if not self.settings.gate or self.settings.trial_turns == 0:
+            return False, None
+        newest = await self.store.rows(limit=1, are_steps=False)
+        if not newest or newest[0].turn.id == self._seen:
+            return False, None
+        found = await self._next(await self.store.rows(limit=RECENT, are_steps=False))
+        if found is None:
+            self._seen = newest[0].turn.id
+            return False, None
+        trial, turn = found
+        trial.shares[turn.id] = await self._departs(trial, turn, trial.path[0])
+        if self._is_damaged(list(trial.shares.values())):
+            damaged = await self._blamed(trial)
+            if damaged is not None:
+                return True, damaged
+        elif len(trial.shares) < self.settings.trial_turns:
+            return True, None
+        await self._finish(trial)
+        return True, None
+
+    async def _next(self, rows: Sequence[TurnRow]) -> tuple[ServedTrial, Turn] | None:
+        """The newest request that a version in service answered, and was not tried on or taught."""
+        by_version: dict[PolicyVersion, list[TurnRow]] = {}
+        for row in rows:
+            by_version.setdefault(row.turn.completion.version, []).append(row)
+        pins = await self.store.orders.pins()
+        for version, answered in by_version.items():
+            if version.is_base or version.scope in pins or self.served.current(version.scope) != version:
+                continue
+            trial = await self._trial(version)
+            if trial is None or trial.is_over:
+                continue
+            for turn in self.gate.turns.usable(answered):
+                if turn.id not in trial.shares and turn.id not in trial.taught:
+                    return trial, turn
+        return None
+
+    async def _trial(self, version: PolicyVersion) -> ServedTrial | None:
+        if version not in self._trials:
+            rows = await self.store.line(version, most=BACK + 1)
+            own = next((row for row in rows if row.version == version), None)
+            if own is None or DEPARTS_OF in own.metrics:
+                return None
+            samples = [sample for row in rows for sample in await self.store.effects.samples(row.turns)]
+            hints = list(dict.fromkeys(hint.text for one in samples if not one.is_promoted for hint in one.hints))
+            held = [await self.store.turn(turn) for row in reversed(rows) for turn in row.turns]
+            users = [turn.user for turn in held if turn is not None]
+            lessons = VersionLessons(hints, users, most_alone=len(hints))
+            taught = frozenset(await self.gate.turns.taught(own))
+            current = {one: trial for one, trial in self._trials.items() if self.served.current(one.scope) == one}
+            self._trials = {**current, version: ServedTrial(rows, path_to(rows, version), lessons, taught)}
+        return self._trials[version]
+
+    async def _finish(self, trial: ServedTrial) -> None:
+        """Notes in the store what was found, so that a restart does not begin anew."""
+        trial.is_over = True
+        version, shares = trial.path[0], list(trial.shares.values())
+        row = await self.store.version(version)
+        if row is not None:
+            await self.store.settle(version, row.status, row.why, _metrics(shares))
+        log.info("tried in use version=%s requests=%d departs=%.3f", version, len(shares), _mean(shares))
+
+    async def _blamed(self, trial: ServedTrial) -> DamagedVersion | None:
+        """The oldest version that departs on the same requests, if one of the next before it does not.
+
+        If all of them do, the versions that came last are not the reason: somebody's earlier wish may be.
+        """
+        worst = sorted(trial.shares, key=lambda turn: -trial.shares[turn])
+        telling = [turn for turn in worst if trial.shares[turn] >= TELLING][:MOST_TELLING] or worst[:MOST_TELLING]
+        turns = self.gate.turns.usable([row for turn in telling if (row := await self.store.row(turn)) is not None])
+        if not turns:
+            return None
+        most = CLEAN * _mean([trial.shares[turn.id] for turn in turns])
+        for version, before in itertools.pairwise(trial.path[: BACK + 1]):
+            try:
+                async with self._loaded(trial.rows, before):
+                    share = _mean([await self._departs(trial, turn, before) for turn in turns])
+            except AdapterError as problem:  # nothing can be rolled back to it
+                log.warning("cannot compare version=%s with what was served before: %s", trial.path[0], problem)
+                return None
+            log.warning("version=%s departs in use; before=%s share=%.3f", trial.path[0], before, share)
+            if share <= most:
+                names = tuple(turn.id for turn in turns)
+                self.gate.turns.telling.update(names)
+                return DamagedVersion(version, trial.path[0], tuple(trial.shares.values()), names)
+        return None
+
+    async def _departs(self, trial: ServedTrial, turn: Turn, version: PolicyVersion) -> float:
+        return await self.gate.departs(turn, version, trial.lessons)
+
+    @asynccontextmanager
+    async def _loaded(self, rows: Sequence[VersionRow], version: PolicyVersion) -> AsyncIterator[None]:
+        row = next((row for row in rows if row.version == version), None)
+        if row is None:  # the base model
+            yield
+            return
+        async with self.served.at_hand(row):
+            yield
+
+    def _is_damaged(self, shares: Sequence[float]) -> bool:
+        return sum(shares) > max(LEAST_REPLIES, self.settings.margins.departs_others_max * len(shares))
+
+
+def _mean(shares: Sequence[float]) -> float:
+    return sum(shares) / len(shares)
+
+
+def _metrics(shares: Sequence[float]) -> dict[str, float]:
+    return {DEPARTS: _mean(shares), DEPARTS_OF: float(len(shares))}
