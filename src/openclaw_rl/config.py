@@ -51,9 +51,10 @@ class Config:
     """A model folder, a name on the Hugging Face hub, or `bundled` for the toy model in the package. Change it for
     real use: name your own model."""
     carry: Carry = Carry.WEIGHTS
-    """How a user's accepted hints are used: `weights` (only for training), `memory` (only in the prompt) or `bridge`
-    (in the prompt until the weights follow them without it). Change it when a correction should have an effect from the
-    next request on (memory or bridge), and changing prompts is acceptable."""
+    """How a user's accepted hints are used: `weights` (only for training, and in the prompt only those that the weights
+    could not learn), `memory` (only in the prompt) or `bridge` (in the prompt until the weights follow them). Change it
+    when a correction should have an effect from the next request on (memory or bridge), and changing prompts is
+    acceptable."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     """How tokens are computed."""
     serve: ServeSettings = field(default_factory=ServeSettings)

@@ -16,7 +16,8 @@ app = typer.Typer(
     no_args_is_help=True,
     help='What users have asked for, kept beyond the turn it came from.\n\nWith `carry = "memory"` or `"bridge"` these '
     "hints are in the prompts of their user's main requests. A bridge retires each hint once the weights follow "
-    "without it, and uses it again when the user asks again. Works whether or not the server runs.",
+    "without it, and uses it again when the user asks again. With `weights` only those are that the weights could not "
+    "learn. Works whether or not the server runs.",
 )
 Name = Annotated[str, typer.Argument(help="The hint's id, as `openclaw-rl hints list` shows it.")]
 Text = Annotated[str, typer.Argument(help="One to three sentences that say how to answer.")]
@@ -36,13 +37,14 @@ def list_hints(
         return
     are_in_prompts = stand_in_prompts(home_of(home))
     words = {"in_use": "in use" if are_in_prompts else "kept", "retired": "retired"}
+    are_left = any(row["needs_prompt"] for row in rows)
     table = Table(Column("id", no_wrap=True), "user", "state", "times", "hint", "why")
     for row in rows:
-        state = words.get(str(row["state"]), row["state"])
+        state = "in prompts" if row["needs_prompt"] else words.get(str(row["state"]), row["state"])
         cells = (row["id"], row["user"], state, row["times"], row["text"], row["why"])
         table.add_row(*(escape(str(cell)) for cell in cells))
     print_table(table)
-    if rows and not are_in_prompts:
+    if rows and not are_in_prompts and not are_left:
         say.print(NOT_IN_PROMPTS, markup=False, soft_wrap=True)
 
 

@@ -14,6 +14,7 @@ LABEL = "[user's hint]"
 CONCERNS_NATS = 2.0  # by which a hint makes the reply without it less likely, at least, if it concerns the request
 MOST_ORDERED = 3  # hints of which every order is tried
 FOLLOWED = " follows without it"  # in the reason of a retired hint: the weights have learned it
+NOT_LEARNED = "the weights could not learn it without damage"  # why a hint in use is in prompts with any carry
 
 
 Item = TypeVar("Item")
@@ -99,7 +100,7 @@ def told_after(messages: Sequence[Message], reply: Message, hints: Sequence[str]
 class Carry(StrEnum):
     """How a user's kept hints are used while the weights learn."""
 
-    WEIGHTS = "weights"  # nothing is added to any prompt
+    WEIGHTS = "weights"  # none is in a prompt, except those that the weights could not learn
     MEMORY = "memory"  # they are in the prompt, and the weights are not trained
     BRIDGE = "bridge"  # they are in the prompt until the weights follow without them
 
@@ -137,6 +138,11 @@ class KeptHint:
     def is_in_use(self) -> bool:
         """Whether it may be in a prompt."""
         return self.state is HintState.IN_USE
+
+    @property
+    def needs_prompt(self) -> bool:
+        """Whether it is in use, and the weights could not learn it since it was last asked for."""
+        return self.is_in_use and self.why == NOT_LEARNED
 
     @property
     def is_wished(self) -> bool:

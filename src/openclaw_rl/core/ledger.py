@@ -112,7 +112,8 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.REPEATED: "check who repeats one correction so often, or raise teach.same_words_a_day",
     DropReason.TOO_MANY: "check who sends so much, or raise teach.user_samples_a_day",
     DropReason.IN_VAIN: "check whether what is asked for contradicts itself, or the judge errs; teach.in_vain_turns",
-    DropReason.MEMORY_ONLY: "set carry to weights or bridge, if the weights are to learn too",
+    DropReason.MEMORY_ONLY: "with carry = memory, set it to weights or bridge, if the weights are to learn too; else "
+    "nothing: they could not learn what was in the prompt",
     DropReason.LEARNED: "nothing: the model gives this reply without its hints as well",
     DropReason.TOO_LONG: "raise train.max_sample_tokens, if memory and the model's context allow it",
     DropReason.TOO_DEAR: "raise trainer.timeout_s or trainer.threads, or train on a GPU, and start the server again: "
@@ -120,7 +121,7 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.STALE: "raise train.max_lag, or lower train.batch_size so that samples wait less",
     DropReason.NOT_FINITE: "lower trainer.lr, or train in float32",
     DropReason.NOT_LEARNABLE: "`openclaw-rl versions` says why, `openclaw-rl turns` shows what was asked for; lower "
-    "trainer.lr, use a model that follows the hint when it reads it, or carry = memory",
+    "trainer.lr, or use another model. Its wish is in its user's prompts instead (teach.unlearned_in_prompts)",
     DropReason.EXCLUDED: "nothing: it was left out by hand; judge it by hand on the page to take it back",
     DropReason.DAMAGED: "check the disk, and run `openclaw-rl check`",
     DropReason.TRAINER_FAILED: "see the server's log for why the trainer failed",

@@ -16,7 +16,7 @@ from openclaw_rl.serve.control.hints import hint_json
 
 PATH = "/v1/rl/hints"
 OWNER = "owner"
-NOT_IN_PROMPTS = "no hint is in a prompt: with these settings only the weights learn what is asked for (docs/hints.md)"
+NOT_IN_PROMPTS = "no hint is in a prompt: with these settings the weights learn what is asked for (docs/hints.md)"
 
 
 async def hints_of(home: Path, user: str | None) -> list[dict[str, Json]]:

@@ -150,8 +150,16 @@ class PublishStage:
             return False
         if damaged is not None:
             rows = await self.store.line(damaged.served, most=LINE)
-            await self._take_back(rows, damaged.served, damaged.version, damaged.words, damaged.metrics)
+            if await self._take_back(rows, damaged.served, damaged.version, damaged.words, damaged.metrics):
+                await self._leave_to_prompts(
+                    next((row.turns for row in rows if row.version == damaged.version), ()), damaged.version
+                )
         return is_tried
+
+    async def _leave_to_prompts(self, turns: Sequence[str], version: PolicyVersion) -> None:
+        """What the weights could not learn from these turns is in prompts from now on."""
+        for hint in await self.store.hints.leave_to_prompts(turns):
+            log.warning("hint=%s of user=%s is left to prompts: version=%s", hint.id, hint.user, version)
 
     async def _look_back(self) -> bool:
         """Rolls back a version that does worse than the one served before it; True if one was rolled back."""
@@ -314,6 +322,7 @@ class PublishStage:
         await self.served.forget(row.version)
         refusal = Refusal(report.why, dict(report.metrics), self.settings.give_back, is_counted=is_own_fault)
         returned = await self.store.refusals.refuse(row.version, refusal)
+        await self._leave_to_prompts(returned.given_up, row.version)
         last = f"{row.version} was refused: {report.why}"
         self._status = replace(self._status, refused=self._status.refused + 1, last=last)
         if is_own_fault:

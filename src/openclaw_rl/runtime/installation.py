@@ -271,18 +271,7 @@ def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Ins
     store, engine, renderer = built.store, built.engine, built.renderer
     keys = built.keys or Keys({OWNER: key})
     served = ServedVersions(store, engine, keep_loaded=config.publish.keep_loaded, room=_room(config))
-    candidate_made, version_settled = asyncio.Event(), asyncio.Event()
-    gate = _gate(config, store, engine, renderer)
-    publishing = PublishStage(
-        store,
-        served,
-        gate,
-        config.publish,
-        Watch(store, engine, served, config.publish),
-        TrialInUse(store, served, gate, config.publish),
-        candidate_made=candidate_made,
-        version_settled=version_settled,
-    )
+    publishing = _publishing(config, built, served)
     bridge = bridge_of(config, store, engine, renderer, served)
     rules, remaking = _rules(config, keys), RebuildBlockers()
     teaching = teach_stage_of(config, bridge, renderer, rules, publishing)
@@ -299,8 +288,8 @@ def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Ins
         active=lambda: served.active,
         costs=costs_of(config),
         before_steps=partial(rebuild_in_time, store, config, folder, remaking, served=served),
-        candidate_made=candidate_made,
-        version_settled=version_settled,
+        candidate_made=publishing.candidate_made,
+        version_settled=publishing.version_settled,
     )
     teaching.leave_steps_alone(lambda: training.turns_in_step)
     judging = JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle)
@@ -358,9 +347,12 @@ def _room(config: Config) -> int:
     return config.engine.max_full_versions if is_full else config.engine.max_versions
 
 
-def _gate(config: Config, store: Store, engine: Engine, renderer: ChatRenderer) -> Gate:
+def _publishing(config: Config, built: SharedParts, served: ServedVersions) -> PublishStage:
+    store, engine, renderer, settings = built.store, built.engine, built.renderer, config.publish
     ends = renderer.ends(engine.info.eos_ids)
-    return Gate(store, engine, renderer, ends, config.publish, _tasks(config, engine, renderer))
+    gate = Gate(store, engine, renderer, ends, settings, _tasks(config, engine, renderer))
+    watch, trial = Watch(store, engine, served, settings), TrialInUse(store, served, gate, settings)
+    return PublishStage(store, served, gate, settings, watch, trial)
 
 
 def _tasks(config: Config, engine: Engine, renderer: ChatRenderer) -> TaskProbe | None:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from openclaw_rl.core.hint import LABEL, Carry, KeptHint, PlacedHint, last_user_index
+from openclaw_rl.core.hint import LABEL, NOT_LEARNED, Carry, KeptHint, PlacedHint, last_user_index
 from openclaw_rl.core.message import Message
 from openclaw_rl.core.turn import Placement, Turn
 from openclaw_rl.store.db import Store
@@ -40,13 +40,16 @@ class HintsInUse:
         self._held.clear()
 
     async def placed(self, placement: Placement, messages: Sequence[Message]) -> tuple[PlacedHint, ...]:
-        """The hints in a request's prompt, and where they are; none for a side request, or with carry = weights."""
-        if self.carry is Carry.WEIGHTS or not placement.is_main:
+        """The hints in a request's prompt, and where they are; none for a side request."""
+        if not placement.is_main:
             return ()
         return placed(messages, await self.of_user(placement.user), placement.parent)
 
     async def of_user(self, user: str) -> tuple[KeptHint, ...]:
-        """The user's hints that are in prompts, oldest first: those asked for or edited last, as many as fit."""
+        """The user's hints that are in prompts, oldest first: those asked for or edited last, as many as fit.
+
+        With carry = weights only those that the weights could not learn.
+        """
         changes = self.store.hints.changes
         held = self._held.get(user)
         if held is None or held[0] != changes:
@@ -61,15 +64,24 @@ class HintsInUse:
         """The user's hints besides those in a turn's prompt, retired ones included: a teacher should follow them too.
 
         They are placed after the last user message. There are none without such a message, with carry = memory, or if
-        `rehearse` is off. A hint that was retired because it has no effect, was misheard or outdone, is not among them.
+        `rehearse` is off. A hint that was retired because it has no effect, was misheard or outdone, is not among them,
+        nor one that the weights could not learn.
         """
         last = last_user_index(turn.messages)
         if last is None or not (self.settings.rehearse and self.carry is not Carry.MEMORY):
             return ()
         in_prompt = {item.id for item in turn.carried}
         known = await self.store.hints.of_user(turn.user)
-        kept = [item for item in known if item.id not in in_prompt and item.why not in (UNHEEDED, MISHEARD, OUTDONE)]
+        left = (UNHEEDED, MISHEARD, OUTDONE, NOT_LEARNED)
+        kept = [item for item in known if item.id not in in_prompt and item.why not in left]
         return tuple(PlacedHint(last, item.id, item.text) for item in self._fitting(kept, self.settings.most))
+
+    async def learnable(self, turn: Turn) -> tuple[PlacedHint, ...]:
+        """The hints in a turn's prompt without those that the weights could not learn."""
+        if not turn.carried:
+            return ()
+        out = {item.id for item in await self.store.hints.of_user(turn.user) if item.needs_prompt}
+        return tuple(item for item in turn.carried if item.id not in out)
 
     async def give_up(self, turn: Turn) -> None:
         """Retires the hints that came from a turn, with carry = bridge: the base model replies the same without them.
@@ -90,8 +102,12 @@ class HintsInUse:
 
     def within_bounds(self, kept: Sequence[KeptHint]) -> tuple[KeptHint, ...]:
         """The hints in use for which there is room in a prompt."""
-        most = self.settings.most_bridged if self.carry is Carry.BRIDGE else self.settings.most
-        return self._fitting([hint for hint in kept if hint.is_in_use], most)
+        most = self.settings.most if self.carry is Carry.MEMORY else self.settings.most_bridged
+        used = [hint for hint in kept if (hint.is_in_use if self.carry is not Carry.WEIGHTS else self._is_left(hint))]
+        return self._fitting(used, most)
+
+    def _is_left(self, hint: KeptHint) -> bool:
+        return hint.needs_prompt and self.settings.unlearned_in_prompts
 
     def _fitting(self, kept: Sequence[KeptHint], most: int) -> tuple[KeptHint, ...]:
         """At most `most` hints, with at most `max_tokens` tokens together, in the order of `kept`.

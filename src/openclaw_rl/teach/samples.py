@@ -41,6 +41,8 @@ class SampleMaker:
     async def admit(self, row: JudgedTurn, reward: float | None) -> None:
         """Makes a sample of a turn, or drops it. A `reward` is given where a turn is promoted."""
         turn = row.turn
+        if await self._is_for_prompts(row):
+            return await self.drop(turn.id, DropReason.MEMORY_ONLY)
         served = self.teacher.served if turn.carried else None
         bare = turn.prompt if served is None else await asyncio.to_thread(bare_prompt, turn, self.renderer)
         is_learned = served is not None and not row.verdict.hints and await served.follows(turn, bare)
@@ -73,6 +75,15 @@ class SampleMaker:
         if served is not None:
             sample = replace(sample, own=await served.reply(turn, bare))
         await self._ready(sample, turn)
+
+    async def _is_for_prompts(self, row: JudgedTurn) -> bool:
+        """Whether all that a turn could teach are hints in its prompt that the weights could not learn."""
+        return bool(row.turn.carried) and not row.verdict.hints and not await self._learnable(row.turn)
+
+    async def _learnable(self, turn: Turn) -> Sequence[PlacedHint]:
+        """The hints in its prompt that the weights may learn."""
+        hints = self.teacher.hints
+        return turn.carried if hints is None or not turn.carried else await hints.learnable(turn)
 
     async def answers(self, row: JudgedTurn) -> bool:
         """Makes a sample of a reply that was accepted after corrections with hints that had no effect; True if it did.
@@ -158,7 +169,7 @@ class SampleMaker:
     async def _sample(self, row: JudgedTurn, bare: Prompt, reward: float | None) -> Sample:
         turn, assembled = row.turn, await self._assembled(row, reward)
         # A hint of the verdict may be the opposite of a hint in the prompt: a teacher never reads both at once.
-        in_prompt = not_about(turn.carried, [hint.text for hint in row.verdict.hints])
+        in_prompt = not_about(await self._learnable(turn), [hint.text for hint in row.verdict.hints])
         known = [*in_prompt, *others(turn, row.verdict, await self._known(turn))]
         if self.teacher.base is not None and self._is_demonstrated(row) and reward is None:
             return await self.teacher.base.demonstrated(turn, bare, known, assembled)

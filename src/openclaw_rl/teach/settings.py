@@ -80,8 +80,12 @@ class TeachSettings:
     """How many of a user's hints are in use at once: the newest. A teacher reads at most as many. Change it when users
     have more standing wishes than 12."""
     most_bridged: int = 3
-    """How many hints are put into a prompt with carry = bridge. Older ones are being learned, and many at once
-    interfere. Change it with carry = bridge, when a strong model can follow more hints at once."""
+    """How many hints are put into a prompt with carry = bridge, or with carry = weights of those that the weights
+    could not learn: the newest. Many at once interfere. Change it when a strong model can follow more at once."""
+    unlearned_in_prompts: bool = True
+    """Whether a hint is put into its user's prompts, as with carry = bridge, if the weights could not learn it: each
+    version that learned it was refused, or was rolled back since its replies were damaged. With carry = weights no
+    other hint is in a prompt. Use false when prompts must never be changed; such a wish is then not followed."""
     max_tokens: int = 400
     """How many tokens a user's hints in use may take together. Change it when hints are long, or the context is
     short."""

@@ -235,11 +235,12 @@ def _by_kind(rehearsals: Sequence[Sample]) -> dict[tuple[str, tuple[str, ...]], 
 def is_asked_for(rehearsal: Sample, kept: Mapping[str, KeptHint]) -> bool:
     """Whether its user still wants all that it rehearses; `kept` are the user's hints by their words.
 
-    Not if such a hint was withdrawn, or a later one may be its opposite. A hint in other words counts as the same.
+    Not if such a hint was withdrawn, the weights could not learn it, or a later one may be its opposite. A hint in
+    other words counts as the same.
     """
     for words in rehearsal.rehearses:
         hint = kept.get(words) or next((one for one in kept.values() if asks_alike(one.text, words)), None)
-        if hint is None:
+        if hint is None or hint.needs_prompt:
             return False
         later = (other for other in kept.values() if other.changed_s > hint.changed_s)
         if any(is_about(other.text, words) for other in later):

@@ -36,7 +36,7 @@ DROPPED = {
     DropReason.REPEATED: "its user gave the same correction more often today than teach.same_words_a_day",
     DropReason.TOO_MANY: "its user gave more samples today than teach.user_samples_a_day",
     DropReason.IN_VAIN: "its user keeps correcting as often as before, so learning from them is paused",
-    DropReason.MEMORY_ONLY: "the prompt remembers the hint here (carry = memory), and the weights are not trained",
+    DropReason.MEMORY_ONLY: "the prompt has its hint, which the weights could not learn, or (carry = memory) need not",
     DropReason.LEARNED: "it was sampled with hints in the prompt, and the model gives it without them as well",
     DropReason.TOO_LONG: "prompt, hint and answer are longer than train.max_sample_tokens, or than the model's context",
     DropReason.TOO_DEAR: "set aside: a step over it alone would take more time (train.step_share of trainer.timeout_s) "

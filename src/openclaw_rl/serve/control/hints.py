@@ -97,6 +97,7 @@ def hint_json(hint: KeptHint) -> dict[str, Json]:
         "text": hint.text,
         "state": hint.state.value,
         "why": hint.why,
+        "needs_prompt": hint.needs_prompt,
         "source": hint.source.value,
         "turn": hint.turn,
         "times": hint.times,

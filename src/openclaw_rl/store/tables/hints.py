@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from openclaw_rl.core.hint import Hint, HintSource, HintState, KeptHint
+from openclaw_rl.core.hint import NOT_LEARNED, Hint, HintSource, HintState, KeptHint
 from openclaw_rl.core.next_state import NextState
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import VerdictSource
@@ -112,6 +112,21 @@ def retire(sql: sqlite3.Connection, name: str, *, why: str, at_s: float, text: s
         return False
     _update(sql, replace(held, state=HintState.RETIRED, why=why, changed_s=at_s))
     return True
+
+
+def leave_to_prompts(sql: sqlite3.Connection, turns: Sequence[str]) -> list[KeptHint]:
+    """The hints in use that came from these turns, marked as ones that the weights could not learn."""
+    found = []
+    for name in turns:
+        row, verdict = sql.execute("SELECT user FROM turns WHERE id = ?", (plain(name),)).fetchone(), None
+        with suppress(DamageError):
+            verdict = ledger.verdict_of(sql, name)
+        said = [] if verdict is None else [hint.text for hint in verdict.hints]
+        for hint in of_user(sql, str(row[0])) if row is not None else ():
+            if hint.is_in_use and not hint.needs_prompt and (hint.turn == name or hint.text in said):
+                found.append(replace(hint, why=NOT_LEARNED))
+                _update(sql, found[-1])
+    return found
 
 
 def remove(sql: sqlite3.Connection, name: str) -> bool:
@@ -229,6 +244,10 @@ class HintBook:
     async def retire(self, name: str, *, why: str, at_s: float, text: str | None = None) -> bool:
         """Takes a hint out of use, with the reason; False if it is not in use, or no longer says `text`."""
         return await self.changing(lambda tx: retire(tx.sql, name, why=why, at_s=at_s, text=text))
+
+    async def leave_to_prompts(self, turns: Sequence[str]) -> list[KeptHint]:
+        """The hints in use that came from these turns, from now on in prompts: the weights could not learn them."""
+        return await self.changing(lambda tx: leave_to_prompts(tx.sql, turns))
 
     async def remove(self, name: str) -> bool:
         """Forgets a hint; False if there was none."""

@@ -11,7 +11,7 @@ export const TERMS = {
     "of their next-token distributions, in nats a token.",
   frozen: "No training step is taken. Turns are judged, and wait.",
   pinned: "This version is served whatever is trained meanwhile.",
-  weights: "carry = weights: wishes are only learned from; nothing is added to any prompt.",
+  weights: "carry = weights: wishes are learned from; only those that could not be learned are added to prompts.",
   memory: "carry = memory: wishes are added to prompts; the weights are left alone.",
   bridge: "carry = bridge: wishes are added to prompts until the weights follow them.",
   tokens: "Pieces of words that the model reads and writes. Each one in a prompt costs time with every request.",

@@ -5,7 +5,7 @@ import { many } from "../words.js";
 import { html, useState } from "../vendor/htm-preact-3.1.1.js";
 
 const CARRY = {
-  weights: ["Wishes are taught to the model and added to no prompt, so none costs a token.", "weights"],
+  weights: ["Wishes are taught to the model. Only those that it could not learn are added to prompts.", "weights"],
   memory: ["Wishes are added to every prompt of their user; the weights are left alone.", "memory"],
   bridge: ["Wishes are added to prompts until the weights follow them.", "bridge"],
 };
@@ -23,16 +23,18 @@ function Found({ data, reload }) {
   const { hints, carry } = data;
   const texts = new Map(hints.map((hint) => [hint.id, hint.text]));
   const inUse = hints.filter((hint) => hint.state === "in_use");
+  const isLeft = (hint) => carry === "weights" && hint.needs_prompt;
   const odds = inUse.filter((hint) => hint.opposes.length);
   // With carry = weights nothing is taken out of use: that a served version learned it is all there is to say.
-  const isLearned = (hint) => hint.is_followed || (carry === "weights" && hint.state === "in_use" && hint.learned_by !== null);
+  const isLearned = (hint) => !isLeft(hint) && (hint.is_followed || (carry === "weights" && hint.state === "in_use" && hint.learned_by !== null));
   const groups = [
     ["odds", "At odds with each other", odds, "By their words, both of a pair may not be possible at once. Change or retire one if that is so."],
-    ["active", carry === "weights" ? "Not learned yet" : "In use", inUse.filter((hint) => !odds.includes(hint) && !isLearned(hint)), carry === "weights" && UNLEARNED],
+    ["active", carry === "weights" ? "Not learned yet" : "In use", inUse.filter((hint) => !odds.includes(hint) && !isLearned(hint) && !isLeft(hint)), carry === "weights" && UNLEARNED],
+    ["left", "In prompts", inUse.filter((hint) => isLeft(hint) && !odds.includes(hint)), "The model could not learn these without damage, so its user's prompts say them."],
     ["learned", "Learned", hints.filter((hint) => isLearned(hint) && !odds.includes(hint)), "A version that learned it is served: the model follows it without being told."],
     ["resting", "Resting", hints.filter((hint) => hint.state === "retired" && !hint.is_followed)],
   ];
-  const cost = carry === "weights" ? 0 : inUse.reduce((sum, hint) => sum + hint.tokens, 0);
+  const cost = inUse.filter((hint) => carry !== "weights" || isLeft(hint)).reduce((sum, hint) => sum + hint.tokens, 0);
   return html`
     ${CARRY[carry] && html`<p>${CARRY[carry][0]} <span class="note">(<${Term} is=${CARRY[carry][1]}>carry = ${carry}<//>)</span></p>`}
     ${cost > 0 && html`<p>Together those in use cost up to ${many(cost, "token")} in each prompt.</p>`}
@@ -60,7 +62,7 @@ function Wish({ hint, texts, carry, reload }) {
       ${hint.learned_by && html` · learned by <${VersionLink} name=${hint.learned_by} />`}
       ${hint.times > 1 && html` · asked for ${hint.times} times`}
       ${hint.turn && html` · <${TurnLink} turn=${hint.turn}>where it was said<//>`}
-      ${carry !== "weights" && hint.state === "in_use" && html` <${Chip}>${many(hint.tokens, "token")} a prompt<//>`}</p>
+      ${(carry !== "weights" || hint.needs_prompt) && hint.state === "in_use" && html` <${Chip}>${many(hint.tokens, "token")} a prompt<//>`}</p>
     <p class="row">
       ${text === null
         ? html`<button type="button" class="small" onClick=${() => setText(hint.text)}>Edit</button>`
