@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,16 +18,20 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Session, Turn, TurnKind
 from openclaw_rl.core.version import BASE, SHARED, PolicyVersion
+from openclaw_rl.publish.divergence import Top
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.stage import PublishStage
 from openclaw_rl.publish.swap import ServedVersions
+from openclaw_rl.publish.trial_in_use import TrialInUse
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import StepRecord, VersionRow, VersionStatus
 from openclaw_rl.testing.engine import ScriptedEngine
 from openclaw_rl.testing.renderer import END, LetterRenderer, ids_of, text_of
 
 GOOD = "It is four.$"
+UNKNOWN = 1e-12  # how likely a letter is that a double does not say
+Says = Mapping[str, float]
 
 
 def version(number: int) -> PolicyVersion:
@@ -73,6 +77,41 @@ class Minds:
 
     def engine(self) -> ScriptedEngine:
         return ScriptedEngine(self.reply, scoring=self.scores, ends=Finish.LENGTH)
+
+
+@dataclass
+class Knowing(Minds):
+    """A version says one of its whole replies, each with its chance; the first to a prompt that holds the key."""
+
+    knows: dict[PolicyVersion, dict[str, Says]] = field(default_factory=dict)
+
+    def reply(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Sequence[int]:
+        return ids_of(next(iter(self._known(prompt.tokens, version))))
+
+    def scores(self, prompt: Prompt, start: int, version: PolicyVersion, top_k: int) -> Scores:
+        asked, said = prompt.tokens[:start], prompt.tokens[start:]
+        tops = tuple(self._top(asked, said[:at], version) for at in range(len(said)))
+        logp = tuple(dict(top).get(token, math.log(UNKNOWN)) for top, token in zip(tops, said, strict=True))
+        return Scores(start, logp, tops)
+
+    def _known(self, prompt: tuple[int, ...], version: PolicyVersion) -> Says:
+        text = "".join(map(chr, prompt))
+        return next(says for key, says in self.knows[version].items() if key in text)
+
+    def _top(self, prompt: tuple[int, ...], said: tuple[int, ...], version: PolicyVersion) -> Top:
+        """The next letters of the replies that begin so; where none does, the first of them goes on all the same."""
+        before = "".join(map(chr, said))
+        says = self._known(prompt, version)
+        held = {text: chance for text, chance in says.items() if text.startswith(before) and len(text) > len(before)}
+        if not held:
+            first = next(iter(says))
+            held = {first[: len(before)] + first[min(len(before), len(first) - 1) :]: 1.0}
+        chances: dict[int, float] = {}
+        for text, chance in held.items():
+            letter = ord(text[len(before)] if len(text) > len(before) else "$")
+            chances[letter] = chances.get(letter, 0.0) + chance
+        total = sum(chances.values()) / 0.999
+        return tuple((letter, math.log(chance / total)) for letter, chance in chances.items())
 
 
 def prompts_of(engine: ScriptedEngine) -> list[str]:
@@ -128,7 +167,8 @@ class Flow:
         self.engine = self.minds.engine()
         self.served = ServedVersions(self.store, self.engine, self.settings.keep_loaded)
         gate = Gate(self.store, self.engine, letters(), (END,), self.settings)
-        self.stage = PublishStage(self.store, self.served, gate, self.settings, clock=lambda: self.now_s)
+        trial = TrialInUse(self.store, self.served, gate, self.settings)
+        self.stage = PublishStage(self.store, self.served, gate, self.settings, trial=trial, clock=lambda: self.now_s)
 
     async def candidate(
         self, number: int, *, parent: int | None = None, data: bytes = b"weights", turns: tuple[str, ...] = (),

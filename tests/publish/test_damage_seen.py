@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from publish_doubles import END, Minds, flowing, last_message, prompts_of, turn, version
+from publish_doubles import END, Knowing, Says, flowing, last_message, prompts_of, turn, version
 
-from openclaw_rl.core.completion import Scores
 from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
@@ -19,7 +17,6 @@ from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.publish.divergence import Top
 from openclaw_rl.publish.gate import GateReport
 from openclaw_rl.publish.replies import BaseReplies
 from openclaw_rl.publish.settings import PublishSettings
@@ -29,43 +26,6 @@ from openclaw_rl.testing.turns import a_sample
 
 ANSWER = "Ann has 7 apples.$"
 POLITE = "Dear Ann, you have 7 apples.$"
-UNKNOWN = 1e-12  # how likely a letter is that a double does not say
-Says = Mapping[str, float]
-
-
-@dataclass
-class Knowing(Minds):
-    """A version says one of its whole replies, each with its chance; the first to a prompt that holds the key."""
-
-    knows: dict[PolicyVersion, dict[str, Says]] = field(default_factory=dict)
-
-    def reply(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> Sequence[int]:
-        return ids_of(next(iter(self._known(prompt.tokens, version))))
-
-    def scores(self, prompt: Prompt, start: int, version: PolicyVersion, top_k: int) -> Scores:
-        asked, said = prompt.tokens[:start], prompt.tokens[start:]
-        tops = tuple(self._top(asked, said[:at], version) for at in range(len(said)))
-        logp = tuple(dict(top).get(token, math.log(UNKNOWN)) for top, token in zip(tops, said, strict=True))
-        return Scores(start, logp, tops)
-
-    def _known(self, prompt: tuple[int, ...], version: PolicyVersion) -> Says:
-        text = "".join(map(chr, prompt))
-        return next(says for key, says in self.knows[version].items() if key in text)
-
-    def _top(self, prompt: tuple[int, ...], said: tuple[int, ...], version: PolicyVersion) -> Top:
-        """The next letters of the replies that begin so; where none does, the first of them goes on all the same."""
-        before = "".join(map(chr, said))
-        says = self._known(prompt, version)
-        held = {text: chance for text, chance in says.items() if text.startswith(before) and len(text) > len(before)}
-        if not held:
-            first = next(iter(says))
-            held = {first[: len(before)] + first[min(len(before), len(first) - 1) :]: 1.0}
-        chances: dict[int, float] = {}
-        for text, chance in held.items():
-            letter = ord(text[len(before)] if len(text) > len(before) else "$")
-            chances[letter] = chances.get(letter, 0.0) + chance
-        total = sum(chances.values()) / 0.999
-        return tuple((letter, math.log(chance / total)) for letter, chance in chances.items())
 
 
 async def report(home: Path, says: Mapping[str, Says], *, settings: PublishSettings | None = None) -> GateReport:

@@ -232,3 +232,30 @@ async def test_a_damaged_correction_is_left_out(store: Store, tmp_path: Path) ->
     with sqlite3.connect(tmp_path / "store.db") as sql:
         sql.execute("UPDATE next_states SET messages = x'00' WHERE turn = 't1'")
     assert [turn.id for turn, _ in await store.hints.unheard("alice", limit=12)] == ["t2"]
+
+
+async def test_a_hint_that_could_not_be_learned_is_left_to_prompts_until_it_is_asked_for_again(store: Store) -> None:
+    assert await _judged(store, "t1", PLAIN)
+    assert await _judged(store, "t2", STEPS_WANTED)
+    before = store.hints.changes
+    (left,) = await store.hints.leave_to_prompts(["t1", "gone"])
+    assert (left.text, left.needs_prompt, left.is_wished) == (PLAIN.text, True, True)
+    assert store.hints.changes > before
+    assert [hint.needs_prompt for hint in await store.hints.of_user("alice")] == [True, False]
+    assert await store.hints.leave_to_prompts(["t1"]) == []  # it is already
+    assert await _judged(store, "t3", PLAIN)
+    assert [hint.needs_prompt for hint in await store.hints.of_user("alice")] == [False, False]
+
+
+async def test_so_is_one_whose_words_another_correction_repeated_since(store: Store) -> None:
+    """The row names the turn that asked last."""
+    assert await _judged(store, "t1", PLAIN)
+    assert await _judged(store, "t2", PLAIN)
+    assert [hint.turn for hint in await store.hints.leave_to_prompts(["t1"])] == ["t2"]
+
+
+async def test_a_retired_hint_is_not_left_to_prompts(store: Store) -> None:
+    assert await _judged(store, "t1", PLAIN)
+    (kept,) = await store.hints.of_user("alice")
+    await store.hints.retire(kept.id, why="retired by hand", at_s=2.0)
+    assert await store.hints.leave_to_prompts(["t1"]) == []

@@ -123,3 +123,48 @@ async def test_a_bridge_says_fewer_at_once_than_a_teacher_heeds(store: Store) ->
     assert [item.text for item in await bridge.beside(asked_behind)] == ["alpha one", "beta two"]
     assert await store.hints.retire(newest.id, why="learned", at_s=4.0)
     assert [item.text for item in await bridge.of_user("alice")] == ["beta two"]  # the next one has its place
+
+
+async def _left(store: Store, *texts: str) -> None:
+    """Hints of alice that the weights could not learn."""
+    for at, text in enumerate(texts):
+        name = f"t{at}"
+        await store.add_turn(replace(a_turn(name, f"question {name}", user="alice")), chain=name)
+        await store.hints.adopt("alice", Hint(text), at_s=float(at), turn=name)
+        await store.hints.leave_to_prompts([name])
+
+
+async def test_with_weights_only_what_they_could_not_learn_is_in_a_prompt(store: Store) -> None:
+    await _left(store, "Be brief.")
+    await store.hints.adopt("alice", Hint("Use tables."), at_s=9.0)
+    held = in_use(store, Carry.WEIGHTS)
+    (item,) = await held.placed(asked(), (FIRST,))
+    assert (item.text, await held.placed(asked(TurnKind.SIDE), (FIRST,))) == ("Be brief.", ())
+    assert await held.placed(asked(user="bob"), (FIRST,)) == ()
+    settings = TeachSettings(unlearned_in_prompts=False)
+    assert await HintsInUse(store, Carry.WEIGHTS, settings, len).placed(asked(), (FIRST,)) == ()
+
+
+async def test_of_several_the_newest_that_fit_are(store: Store) -> None:
+    await _left(store, "alpha one", "beta two", "gamma three")
+    held = in_use(store, Carry.WEIGHTS, most_bridged=2)
+    assert [item.text for item in await held.of_user("alice")] == ["beta two", "gamma three"]
+
+
+async def test_it_leaves_the_prompt_when_it_is_asked_for_again_and_the_weights_are_to_learn_it(store: Store) -> None:
+    await _left(store, "Be brief.")
+    held = in_use(store, Carry.WEIGHTS)
+    assert len(await held.of_user("alice")) == 1
+    await store.hints.adopt("alice", Hint("Be brief."), at_s=5.0)
+    assert await held.of_user("alice") == ()
+
+
+async def test_no_teacher_reads_it_so_that_the_weights_do_not_learn_it_after_all(store: Store) -> None:
+    await _left(store, "Be brief.")
+    kept = await store.hints.adopt("alice", Hint("Use tables."), at_s=9.0)
+    held = in_use(store, Carry.WEIGHTS)
+    (left,) = await held.of_user("alice")
+    assert [item.text for item in await held.beside(turn((FIRST,)))] == ["Use tables."]
+    both = turn((FIRST,), (PlacedHint(0, left.id, left.text), PlacedHint(0, kept.id, kept.text)))
+    assert [item.text for item in await held.learnable(both)] == ["Use tables."]
+    assert await held.learnable(turn((FIRST,))) == ()

@@ -95,9 +95,13 @@ class Kept:
 
     known: tuple[PlacedHint, ...] = ()
     given_up: list[str] = field(default_factory=list)
+    unlearned: frozenset[str] = frozenset()  # ids of hints that the weights could not learn
 
     async def beside(self, turn: Turn) -> Sequence[PlacedHint]:
         return self.known
+
+    async def learnable(self, turn: Turn) -> Sequence[PlacedHint]:
+        return [item for item in turn.carried if item.id not in self.unlearned]
 
     async def give_up(self, turn: Turn) -> None:
         self.given_up.append(turn.id)
@@ -319,3 +323,37 @@ async def test_a_correction_of_what_was_said_behind_hints_is_told_by_what_it_doe
         assert [hint.text for hint in sample.hints] == ["Write in plain sentences, number 0."]
         assert sample.shown == SHOWN[1:]
         assert sample.own == SampledReply((8, 9), (-0.1, -0.2), BASE)  # what the weights say by themselves
+
+
+@pytest.mark.parametrize("score", [0, 1])
+async def test_what_was_said_behind_a_hint_that_the_weights_could_not_learn_teaches_nothing(
+    hinted: Flow, score: int
+) -> None:
+    hinted.asks(served=Asked(has_learned=False), base=Following(("Be brief.",)))
+    hinted.asks(hints=Kept(unlearned=frozenset({"hint-1"})))
+    await behind_hints(hinted, "brief", score=score)
+    assert await hinted.teach.once()
+    assert await hinted.state("brief") is DropReason.MEMORY_ONLY
+
+
+async def test_its_correction_teaches_the_new_hint_alone(tmp_path: Path) -> None:
+    told: list[Sequence[PlacedHint]] = []
+
+    class Hearing(Showing):
+        async def demonstrated(
+            self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
+        ) -> Sample:
+            told.append(known)
+            return replace(await assembled(()), shown=SHOWN[1:])
+
+    async with flowing(tmp_path, wants=Wants.HINT) as flow:
+        flow.asks(served=Asked(has_learned=False), base=Hearing())
+        flow.asks(hints=Kept(unlearned=frozenset({"hint-1"})))
+        await behind_hints(flow, "a", score=-1, hints=1)
+        assert await flow.teach.once()
+        [sample] = await flow.store.ready(limit=9)
+        assert told == [[]]
+        assert ([hint.text for hint in sample.hints], sample.prompt) == (
+            ["Write in plain sentences, number 0."],
+            (1, 2, 3),
+        )

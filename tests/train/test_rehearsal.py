@@ -10,7 +10,7 @@ from train_doubles import STEPPED, Following, rehearsal
 from train_flow import SETTINGS, Flow, flowing
 
 from openclaw_rl.core.adapter import StepReport
-from openclaw_rl.core.hint import Hint, HintSource, HintState, KeptHint
+from openclaw_rl.core.hint import NOT_LEARNED, Hint, HintSource, HintState, KeptHint
 from openclaw_rl.core.ledger import DropReason, State
 from openclaw_rl.core.manifest import read_manifest
 from openclaw_rl.core.sample import Wants
@@ -51,6 +51,12 @@ def test_a_sample_is_rehearsed_while_its_hints_are_asked_for(
     assert (
         is_asked_for(rehearsal("r", rehearses=("Please be brief!",)), kept) is is_rehearsed
     )  # the same in other words
+
+
+def test_what_the_weights_could_not_learn_is_not_rehearsed() -> None:
+    hint = replace(kept_hint("Be brief.", 1.0), why=NOT_LEARNED)
+    assert not is_asked_for(rehearsal("r", rehearses=("Be brief.",)), {"Be brief.": hint})
+    assert is_asked_for(rehearsal("r", rehearses=("Be kind.",)), {"Be kind.": kept_hint("Be kind.", 1.0), "": hint})
 
 
 def test_rehearsals_take_no_more_tokens_than_there_is_room_for() -> None:

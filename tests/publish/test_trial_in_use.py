@@ -1,0 +1,225 @@
+"""A served version is tried further on the requests that it answers, and rolled back if it lost what they ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from publish_doubles import Flow, Knowing, Minds, Says, flowing, turn, version
+
+from openclaw_rl.core.completion import Scores
+from openclaw_rl.core.hint import NOT_LEARNED, Hint
+from openclaw_rl.core.message import Role, message
+from openclaw_rl.core.next_state import NextState, NextStateSource
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.verdict import Verdict, VerdictSource
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.errors import EngineError
+from openclaw_rl.publish.settings import PublishSettings
+from openclaw_rl.publish.trial_in_use import DEPARTS, DEPARTS_OF, TrialInUse
+from openclaw_rl.testing.turns import a_sample
+
+ANSWER, POLITE, WRONG = "Ann has 7 apples.$", "Dear Ann, you have 7 apples.$", "Dear Ann, you have 9 apples.$"
+TOLD: dict[str, Says] = {"Be polite.": {POLITE: 1.0}, "": {ANSWER: 1.0}}
+FINE: dict[str, Says] = {"": {POLITE: 1.0}}
+LOST: dict[str, Says] = {"buys": {WRONG: 1.0}, "": {POLITE: 1.0}}
+SETTINGS = PublishSettings(probes=1, probe_others=0, kl_max=99.0)
+
+
+async def learned(flow: Flow, number: int, *, parent: int | None = None) -> None:
+    """Ann's correction made a version, which passed the gate."""
+    name = f"corrected {number}"
+    await flow.talk(turn(name, f"How many are there, {number}?", answer=ANSWER))
+    await flow.store.pair(NextState(name, (message(Role.USER, "More politely!"),), NextStateSource.USER))
+    hint = Hint("Be polite.")
+    await flow.store.judge(Verdict(name, -1, VerdictSource.VOTES, hints=(hint,)), keep=hint)
+    await flow.store.admit(a_sample(turn(name)))
+    await flow.candidate(number, turns=(name,), consumed=(name,), parent=parent)
+    assert await flow.stage.once()
+    assert flow.served.current() == version(number)
+
+
+async def asked(flow: Flow, number: int, *questions: str) -> None:
+    """Requests that a version answered."""
+    for question in questions:
+        said = turn(question, question, answer=POLITE)
+        await flow.talk(replace(said, completion=replace(said.completion, version=version(number))))
+
+
+async def tried(flow: Flow) -> int:
+    """How many requests were tried until nothing was left."""
+    count = 0
+    while await flow.stage.once():
+        count += 1
+    return count
+
+
+def buys(*numbers: int) -> list[str]:
+    return [f"Ann buys {number}?" for number in numbers]
+
+
+def others(*numbers: int) -> list[str]:
+    return [f"And what of {number}?" for number in numbers]
+
+
+async def test_a_version_that_lost_a_kind_that_nobody_had_asked_for_is_rolled_back_once_somebody_does(
+    tmp_path: Path,
+) -> None:
+    async with flowing(tmp_path, Knowing(knows={BASE: TOLD, version(1): LOST}), SETTINGS) as flow:
+        await learned(flow, 1)
+        await asked(flow, 1, *others(1, 2), *buys(1, 2))
+        assert await tried(flow) == 4
+        assert flow.served.current() == version(1)  # two may be odd requests
+        await asked(flow, 1, *buys(3))
+        assert await tried(flow) == 1
+        assert flow.served.current().is_base
+        row = await flow.row(1)
+        assert row.why == (
+            "rolled back: about 3 of 5 requests that it answered got a reply that the base model would not give, with "
+            "the wish in its prompt or without it, for example Ann buys 2?, Ann buys 1?, Ann buys 3?"
+        )
+        assert (row.metrics[DEPARTS], row.metrics[DEPARTS_OF]) == (pytest.approx(0.6, abs=0.01), 5.0)
+        assert row.why in flow.stage.status.notice
+        (hint,) = await flow.store.hints.of_user("ann")
+        assert hint.needs_prompt and hint.why == NOT_LEARNED  # from now on it is in her prompts
+
+
+async def test_the_next_version_is_tried_on_the_requests_that_showed_it(tmp_path: Path) -> None:
+    minds = Knowing(knows={BASE: TOLD, version(1): LOST, version(2): LOST})
+    async with flowing(tmp_path, minds, replace(SETTINGS, probe_others=2)) as flow:
+        await learned(flow, 1)
+        await asked(flow, 1, *buys(1, 2, 3), *others(*range(10)))
+        await tried(flow)
+        await flow.candidate(2, parent=0)
+        assert await flow.stage.once()
+        assert "of its replies to others are ones that the base model would not give" in (await flow.row(2)).why
+
+
+async def test_a_sound_version_is_tried_to_the_end_once_and_stays(tmp_path: Path) -> None:
+    minds = Knowing(knows={BASE: TOLD, version(1): FINE})
+    async with flowing(tmp_path, minds, replace(SETTINGS, trial_turns=3)) as flow:
+        await learned(flow, 1)
+        await asked(flow, 1, *buys(1, 2), *others(1, 2))
+        assert await tried(flow) == 3
+        assert (flow.served.current(), (await flow.row(1)).metrics[DEPARTS_OF]) == (version(1), 3.0)
+        assert (await flow.row(1)).why == "passed the gate"
+        flow.stage.trial = TrialInUse(flow.store, flow.served, flow.stage.gate, flow.settings)  # a restart
+        assert await tried(flow) == 0
+
+
+async def test_what_a_version_was_taught_shows_nothing_and_nothing_is_tried_twice(tmp_path: Path) -> None:
+    async with flowing(tmp_path, Knowing(knows={BASE: TOLD, version(1): LOST}), SETTINGS) as flow:
+        await learned(flow, 1)
+        assert await tried(flow) == 0
+        await asked(flow, 1, *others(1))
+        assert (await tried(flow), await tried(flow)) == (1, 0)
+        flow.engine.calls.clear()
+        assert await tried(flow) == 0 and not flow.engine.calls
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [replace(SETTINGS, trial_turns=0), replace(SETTINGS, gate=False)],
+)
+async def test_it_can_be_turned_off(tmp_path: Path, settings: PublishSettings) -> None:
+    async with flowing(tmp_path, Knowing(knows={BASE: TOLD, version(1): LOST}), settings) as flow:
+        await learned(flow, 1)
+        await asked(flow, 1, *buys(1, 2, 3, 4))
+        assert (await tried(flow), flow.served.current()) == (0, version(1))
+
+
+async def test_a_pinned_version_stays(tmp_path: Path) -> None:
+    async with flowing(tmp_path, Knowing(knows={BASE: TOLD, version(1): LOST}), SETTINGS) as flow:
+        await learned(flow, 1)
+        await flow.store.orders.pin(version(1), at_s=1.0)
+        await asked(flow, 1, *buys(1, 2, 3, 4))
+        assert (await tried(flow), flow.served.current()) == (0, version(1))
+
+
+async def test_damage_done_a_version_ago_takes_both_back_and_only_its_own_wish_is_left_to_prompts(
+    tmp_path: Path,
+) -> None:
+    minds = Knowing(knows={BASE: TOLD, version(1): LOST, version(2): LOST})
+    async with flowing(tmp_path, minds, SETTINGS) as flow:
+        await learned(flow, 1)
+        await flow.candidate(2)
+        assert await flow.stage.once()
+        await asked(flow, 2, *buys(1, 2, 3))
+        await tried(flow)
+        assert flow.served.current().is_base
+        assert (await flow.row(2)).why == "rolled back with shared.1, which it was made from"
+
+
+async def test_damage_of_the_newest_version_leaves_the_one_before(tmp_path: Path) -> None:
+    minds = Knowing(knows={BASE: TOLD, version(1): FINE, version(2): LOST})
+    async with flowing(tmp_path, minds, SETTINGS) as flow:
+        await learned(flow, 1)
+        await flow.candidate(2)
+        assert await flow.stage.once()
+        await asked(flow, 2, *buys(1, 2, 3))
+        await tried(flow)
+        assert flow.served.current() == version(1)
+        (hint,) = await flow.store.hints.of_user("ann")
+        assert not hint.needs_prompt  # version 1 learned it
+
+
+async def test_where_all_the_latest_versions_reply_so_none_of_them_is_to_blame(tmp_path: Path) -> None:
+    """Somebody's wish of long ago may be the reason."""
+    knows = {BASE: TOLD} | {version(number): LOST for number in range(1, 6)}
+    async with flowing(tmp_path, Knowing(knows=knows), SETTINGS) as flow:
+        await learned(flow, 1)
+        for number in range(2, 6):
+            await flow.candidate(number)
+            assert await flow.stage.once()
+        await asked(flow, 5, *buys(1, 2, 3, 4, 5))
+        assert (await tried(flow), flow.served.current()) == (3, version(5))
+        assert (await flow.row(5)).metrics[DEPARTS_OF] == 3.0
+
+
+@dataclass
+class Tired(Knowing):
+    """An engine that cannot be asked for a while."""
+
+    is_away: bool = False
+
+    def scores(self, prompt: Prompt, start: int, version: PolicyVersion, top_k: int) -> Scores:
+        if self.is_away:
+            raise EngineError("the engine is full")
+        return super().scores(prompt, start, version, top_k)
+
+
+async def test_an_engine_that_is_away_is_asked_again_later(tmp_path: Path) -> None:
+    minds = Tired(knows={BASE: TOLD, version(1): LOST})
+    async with flowing(tmp_path, minds, SETTINGS) as flow:
+        await learned(flow, 1)
+        await asked(flow, 1, *buys(1, 2, 3))
+        minds.is_away = True
+        assert (await tried(flow), flow.served.current()) == (0, version(1))
+        minds.is_away = False
+        assert (await tried(flow), flow.served.current().is_base) == (3, True)
+
+
+async def test_a_candidate_at_the_gate_comes_first(tmp_path: Path) -> None:
+    minds = Knowing(knows={BASE: TOLD, version(1): FINE, version(2): FINE})
+    async with flowing(tmp_path, minds, SETTINGS) as flow:
+        await learned(flow, 1)
+        await asked(flow, 1, *others(1, 2))
+        await flow.candidate(2)
+        assert await flow.stage.once()
+        assert flow.served.current() == version(2)
+        assert await tried(flow) == 0  # the requests were answered by another version
+
+
+async def test_a_wish_that_the_gate_refused_for_good_is_left_to_prompts(tmp_path: Path) -> None:
+    async with flowing(tmp_path, Minds(chance={version(1): 0.01, version(2): 0.01})) as flow:
+        hint = Hint("Be polite.")
+        await flow.talk(turn("a"))
+        await flow.store.pair(NextState("a", (message(Role.USER, "No."),), NextStateSource.USER))
+        await flow.store.judge(Verdict("a", -1, VerdictSource.VOTES, hints=(hint,)), keep=hint)
+        await flow.store.admit(a_sample(turn("a")))
+        for number, is_left in ((1, False), (2, True)):
+            await flow.candidate(number, parent=0, turns=("a",), consumed=("a",))
+            assert await flow.stage.once()
+            (kept,) = await flow.store.hints.of_user("ann")
+            assert kept.needs_prompt is is_left
