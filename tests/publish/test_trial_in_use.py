@@ -108,7 +108,7 @@ async def test_a_sound_version_is_tried_to_the_end_once_and_stays(tmp_path: Path
         assert await tried(flow) == 0
 
 
-async def test_what_a_version_was_taught_shows_nothing_and_nothing_is_tried_twice(tmp_path: Path) -> None:
+async def test_only_what_a_version_answered_itself_is_tried_and_once(tmp_path: Path) -> None:
     async with flowing(tmp_path, Knowing(knows={BASE: TOLD, version(1): LOST}), SETTINGS) as flow:
         await learned(flow, 1)
         assert await tried(flow) == 0
@@ -198,6 +198,29 @@ async def test_an_engine_that_is_away_is_asked_again_later(tmp_path: Path) -> No
         assert (await tried(flow), flow.served.current()) == (0, version(1))
         minds.is_away = False
         assert (await tried(flow), flow.served.current().is_base) == (3, True)
+
+
+async def test_users_come_first_so_while_requests_are_answered_one_is_tried_now_and_then(tmp_path: Path) -> None:
+    async with flowing(tmp_path, Knowing(knows={BASE: TOLD, version(1): FINE}), SETTINGS) as flow:
+        await learned(flow, 1)
+        await asked(flow, 1, *others(1, 2, 3))
+        flow.stage.is_idle = lambda: False
+        assert await tried(flow) == 1
+        flow.now_s += 29.0
+        assert await tried(flow) == 0
+        flow.now_s += 1.0
+        assert await tried(flow) == 1
+        flow.stage.is_idle = lambda: True
+        assert await tried(flow) == 1
+
+
+async def test_a_long_request_is_not_tried(tmp_path: Path) -> None:
+    """Clients that send thousands of tokens with each request would keep a small machine busy."""
+    settings = replace(SETTINGS, probe_prompt_tokens=40)
+    async with flowing(tmp_path, Knowing(knows={BASE: TOLD, version(1): LOST}), settings) as flow:
+        await learned(flow, 1)
+        await asked(flow, 1, *(f"Ann buys {number}, and this goes on and on and on?" for number in range(4)))
+        assert (await tried(flow), flow.served.current()) == (0, version(1))
 
 
 async def test_a_candidate_at_the_gate_comes_first(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ POLL_S = 2.0
 # The detail of a version between passing the gate and being served: a crash in between is repaired at the next start.
 ON_ITS_WAY = "passed the gate and is being swapped in"
 LONGEST_PAUSE_S = 300.0
+BUSY_S = 30.0  # so often a served version is tried on a request while others are being answered
 
 
 @dataclass(slots=True)
@@ -44,6 +46,7 @@ class PublishStage:
     settings: PublishSettings
     watch: Watch | None = None
     trial: TrialInUse | None = None
+    is_idle: Callable[[], bool] = lambda: True  # no request is being answered
     clock: Callable[[], float] = time.monotonic
     candidate_made: asyncio.Event = field(default_factory=asyncio.Event)
     version_settled: asyncio.Event = field(default_factory=asyncio.Event)
@@ -52,6 +55,7 @@ class PublishStage:
     _noticed: str = ""  # the versions served when the notice was written
     _failures: int = 0
     _not_before_s: float = 0.0
+    _tried_s: float = -math.inf  # when a served version was last tried
     _seen: int = -1  # how far the verdicts were examined
 
     @property
@@ -141,8 +145,9 @@ class PublishStage:
 
     async def _try_in_use(self) -> bool:
         """Tries a served version on one more request that it answered; True if there was one, and more may wait."""
-        if self.trial is None:
+        if self.trial is None or not (self.is_idle() or self.clock() - self._tried_s >= BUSY_S):
             return False
+        self._tried_s = self.clock()
         try:
             is_tried, damaged = await self.trial.once()
         except (EngineError, RequestError) as problem:  # it goes on later

@@ -64,7 +64,6 @@ class ServedTrial:
     rows: Sequence[VersionRow]  # it and its ancestors, newest first
     path: Sequence[PolicyVersion]  # down to the scope's first
     lessons: VersionLessons
-    taught: frozenset[str]
     shares: dict[str, float] = field(default_factory=dict)
     is_over: bool = False
 
@@ -111,7 +110,7 @@ class TrialInUse:
         return True, None
 
     async def _next(self, rows: Sequence[TurnRow]) -> tuple[ServedTrial, Turn] | None:
-        """The newest request that a version in service answered, and was not tried on or taught."""
+        """The newest request that a version in service answered and was not tried on."""
         by_version: dict[PolicyVersion, list[TurnRow]] = {}
         for row in rows:
             by_version.setdefault(row.turn.completion.version, []).append(row)
@@ -123,7 +122,7 @@ class TrialInUse:
             if trial is None or trial.is_over:
                 continue
             for turn in self.gate.turns.usable(answered):
-                if turn.id not in trial.shares and turn.id not in trial.taught:
+                if turn.id not in trial.shares:
                     return trial, turn
         return None
 
@@ -138,9 +137,8 @@ class TrialInUse:
             held = [await self.store.turn(turn) for row in reversed(rows) for turn in row.turns]
             users = [turn.user for turn in held if turn is not None]
             lessons = VersionLessons(hints, users, most_alone=len(hints))
-            taught = frozenset(await self.gate.turns.taught(own))
             current = {one: trial for one, trial in self._trials.items() if self.served.current(one.scope) == one}
-            self._trials = {**current, version: ServedTrial(rows, path_to(rows, version), lessons, taught)}
+            self._trials = {**current, version: ServedTrial(rows, path_to(rows, version), lessons)}
         return self._trials[version]
 
     async def _finish(self, trial: ServedTrial) -> None:

@@ -46,7 +46,7 @@ class TriedTurns:
         Turns of conversations and steps of episodes alternate, so that many of one kind do not crowd out the other.
         A user's or agent's version is tried on its owner's turns if there are any.
         """
-        own, taught = candidate.version.scope, await self.taught(candidate)
+        own, taught = candidate.version.scope, await self._taught(candidate)
 
         async def rows_of(scope: str | None) -> list[Turn]:
             kinds = [await self.store.rows(limit=RECENT, scope=scope, are_steps=kind) for kind in (False, True)]
@@ -55,18 +55,19 @@ class TriedTurns:
 
         return (await rows_of(own) if own != SHARED else []) or await rows_of(None)
 
-    async def taught(self, candidate: VersionRow) -> set[str]:
+    async def _taught(self, candidate: VersionRow) -> set[str]:
         """The turns that its step learned from, including those with requests on which a wish was demonstrated."""
         samples = await self.store.effects.samples(candidate.turns)
         shown = [other for sample in samples for other in sample.elsewhere if not other.is_check]
         return {*candidate.turns, *(other.turn for other in shown)}
 
     def usable(self, rows: Sequence[TurnRow]) -> list[Turn]:
-        """The turns to try a version on, one for each prompt, each with its client's prompt."""
-        return list(self._by_prompt(rows).values())
+        """The turns to try a version on, one for each prompt, each with its client's prompt; none with a long one."""
+        most = self.settings.probe_prompt_tokens
+        return [turn for turn in self._by_prompt(rows).values() if len(turn.prompt) <= most]
 
     def _by_prompt(self, rows: Sequence[TurnRow]) -> dict[tuple[int, ...], Turn]:
-        """As `usable`, by prompt; with users' hints in a prompt the weights would not be tested.
+        """The turns to try a version on, each with its client's prompt: with hints the weights would not be tested.
 
         Only those that are cheap to read; if all prompts are long, as some clients' are, only the newest.
         """
@@ -88,7 +89,7 @@ class TriedTurns:
         rows = await self.store.rows(limit=RECENT, are_steps=False)
         liked = {row.turn.id for row in rows if row.verdict is None or not row.verdict.hints}
         turns = [turn for tokens, turn in self._by_prompt(rows).items() if tokens not in used]
-        taught = await self.taught(candidate)
+        taught = await self._taught(candidate)
         turns = [turn for turn in turns if turn.id not in taught]
         turns.sort(key=lambda turn: (turn.id not in self.telling, turn.user in users, turn.id not in liked))
         return turns
