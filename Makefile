@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-many-wishes bench-first-steps bench-contradictions bench-misheard bench-changed-wishes bench-said-again bench-bad-users bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-agent-start bench-page eval-agents bench-plan bench-lowbits bench-ranks bench-vllm bench-cluster
+FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-many-wishes bench-first-steps bench-contradictions bench-misheard bench-changed-wishes bench-later-kinds bench-said-again bench-bad-users bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-agent-start bench-page eval-agents bench-plan bench-lowbits bench-ranks bench-vllm bench-cluster
 .PHONY: docs test-wheel test-metrics test-kernels test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks test-cluster test-image $(FIGURES)
 
 help:  ## what can be made
@@ -221,6 +221,9 @@ bench-bad-users: .venv/installed  ## random, contradictory, insulting and pastin
 
 bench-changed-wishes: .venv/installed  ## is a user heeded who wants another form than the one that the weights have learned
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.changed_wishes $(if $(MODELS),--models $(MODELS)) $(if $(SEEDS),--seeds $(SEEDS))
+
+bench-later-kinds: .venv/installed  ## is damage noticed once somebody asks for the kind of problem that was lost (MODELS, USERS, SEEDS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.later_kinds $(if $(MODELS),--models $(MODELS)) $(if $(USERS),--users $(USERS)) $(if $(SEEDS),--seeds $(SEEDS))
 
 bench-said-again: .venv/installed  ## people whose words the bundled judge is not sure of say the same again: how many are heard
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.said_again

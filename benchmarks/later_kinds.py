@@ -92,12 +92,12 @@ def main() -> None:
     """Runs what is asked for."""
     end_servers_on_term()
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--models", nargs="*", default=["kitchen"] if is_quick() else [BUNDLED, "kitchen", "school"])
+    models = ["kitchen"] if is_quick() else [BUNDLED, "kitchen", "school"]
+    options.add_argument("--models", nargs="*", default=models, choices=MODELS)
     options.add_argument("--users", nargs="*", default=[], help="Only users of these names; all by default.")
     options.add_argument("--seeds", type=int, nargs="*", default=[0])
     options.add_argument("--requests", type=int, default=16 if is_quick() else 48)
     given = options.parse_args()
-    assert set(given.models) <= set(MODELS), f"known models: {', '.join(MODELS)}"
     settings = RunSettings(sessions=10, problems=40, stop_after=0, settle_s=SETTLE_S)
     found = []
     for model in given.models:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 from browser_parts import SHOTS, SLOW, findings, opened, press_until, shown, until
 from page_parts import AT_ODDS, KEY, PROBLEMS, WISH, PageServer, converse, settled
+
+from openclaw_rl.core.hint import NOT_LEARNED
+from openclaw_rl.store.connection import NAME
 
 pytestmark = SLOW
 TRIES = 4  # the toy may answer without markdown at once, or learn what the gate refuses
@@ -73,6 +78,25 @@ def test_wishes_are_added_edited_retired_and_those_at_odds_stand_apart(taught: P
         row.get_by_role("button", name="Remove").click()
         page.get_by_role("dialog").get_by_role("button", name="Remove").click()
         until(page, "!document.body.innerText.includes('with Ann.')")
+
+
+def test_a_wish_that_could_not_be_learned_stands_under_in_prompts_with_what_it_costs(
+    taught: PageServer, browser: Any
+) -> None:
+    wish = "Sign every letter with Zoe."
+    name = str(taught.call("PUT", "/v1/rl/hints", {"text": wish})["id"])
+    with closing(sqlite3.connect(taught.home / NAME)) as sql:  # as after a rollback
+        assert sql.execute("UPDATE hints SET why = ? WHERE id = ?", (NOT_LEARNED, name)).rowcount
+        sql.commit()
+    with opened(browser, taught) as page:
+        shown(page, "wishes")
+        group = page.get_by_role("region", name="In prompts")
+        assert wish in group.inner_text() and "tokens a prompt" in group.inner_text()
+        page.screenshot(path=str(SHOTS / "in_prompts.png"), full_page=True)
+        row = page.locator("li", has_text="with Zoe.")
+        row.get_by_role("button", name="Remove").click()
+        page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+        until(page, "!document.body.innerText.includes('with Zoe.')")
 
 
 def test_the_base_model_answers_beside_what_is_served(taught: PageServer, browser: Any, axe: str) -> None:
