@@ -14,6 +14,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from test_loop import say, until
 
 from openclaw_rl.core.message import Json
+from openclaw_rl.store.db import Store
 
 CONFIG = """
 carry = "bridge"
@@ -78,3 +79,34 @@ async def test_a_correction_is_heeded_in_the_next_conversation_and_after_a_kill(
         assert judging.hint.split()[0] in hints_command(again, "list")
         assert hints_command(again, "retire", name).strip() == f"{name} is retired"
         assert await carried(again, client) == []
+
+
+async def test_with_weights_a_wish_that_they_could_not_learn_is_in_its_users_prompts_and_is_not_taught(
+    tmp_path: Path, judging: Judging, running: list[Served]
+) -> None:
+    config = f'{CONFIG}url = "{judging.url}"\n'.replace('carry = "bridge"', "")
+    running.append(server := start(tmp_path / "home", config=config))
+    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
+        messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": ASKED}]
+        _, corrected, _ = await say(client, messages)
+        messages.append({"role": "user", "content": "Please write that without markdown."})
+        await say(client, messages)
+        await until(lambda: hints_of(server), lambda seen: bool(seen["hints"]))
+        assert await carried(server, client) == []
+    server.end(signal.SIGTERM)
+    store = await Store.open(server.home)
+    try:
+        assert [hint.text for hint in await store.hints.leave_to_prompts([corrected])] == [judging.hint]
+    finally:
+        await store.aclose()
+    running.append(again := start(tmp_path / "home", config=config))
+    async with AsyncOpenAI(base_url=f"{again.url}/v1", api_key=KEY, max_retries=0) as client:
+        assert await carried(again, client) == [judging.hint]
+        assert await carried(again, client, turn_type="side") == []
+        messages = [{"role": "user", "content": ASKED}]
+        _, turn, _ = await say(client, messages)
+        await say(client, [*messages, {"role": "user", "content": "Thanks!"}])
+        found = await until(lambda: again.get(f"/v1/rl/turns/{turn}"), lambda seen: seen["state"] == "dropped")
+        assert found["reason"] == "memory_only"
+        (again.home / "api_key").write_text(KEY, "utf-8")
+        assert "in prompts" in hints_command(again, "list")

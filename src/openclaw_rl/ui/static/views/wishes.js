@@ -30,7 +30,7 @@ function Found({ data, reload }) {
   const groups = [
     ["odds", "At odds with each other", odds, "By their words, both of a pair may not be possible at once. Change or retire one if that is so."],
     ["active", carry === "weights" ? "Not learned yet" : "In use", inUse.filter((hint) => !odds.includes(hint) && !isLearned(hint) && !isLeft(hint)), carry === "weights" && UNLEARNED],
-    ["left", "In prompts", inUse.filter((hint) => isLeft(hint) && !odds.includes(hint)), "The model could not learn these without damage, so its user's prompts say them."],
+    ["left", "In prompts", inUse.filter((hint) => isLeft(hint) && !odds.includes(hint)), "The model could not learn these without damage, so they are put into their user's prompts."],
     ["learned", "Learned", hints.filter((hint) => isLearned(hint) && !odds.includes(hint)), "A version that learned it is served: the model follows it without being told."],
     ["resting", "Resting", hints.filter((hint) => hint.state === "retired" && !hint.is_followed)],
   ];
