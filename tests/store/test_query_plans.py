@@ -30,6 +30,7 @@ def _listed(sql: sqlite3.Connection, *, session: str | None = None, state: State
 
 LOOK_UPS: dict[str, Callable[[sqlite3.Connection], object]] = {
     "a turn": lambda sql: turns.get(sql, "t1"),
+    "corrections given up": lambda sql: hints.leave_to_prompts(sql, ["t1"], is_certain=False),
     "corrections without a hint": lambda sql: hints.unheard(sql, "alice", 5),
     "turns by chains": lambda sql: turns.served(sql, ["c", "d"], None),
     "turns of a session by chains": lambda sql: turns.served(sql, ["c", "d"], "key:s"),

@@ -156,14 +156,13 @@ class PublishStage:
         if damaged is not None:
             rows = await self.store.line(damaged.served, most=LINE)
             if await self._take_back(rows, damaged.served, damaged.version, damaged.words, damaged.metrics):
-                await self._leave_to_prompts(
-                    next((row.turns for row in rows if row.version == damaged.version), ()), damaged.version
-                )
+                turns = next((row.turns for row in rows if row.version == damaged.version), ())
+                await self._leave_to_prompts(turns, damaged.version, is_certain=True)
         return is_tried
 
-    async def _leave_to_prompts(self, turns: Sequence[str], version: PolicyVersion) -> None:
+    async def _leave_to_prompts(self, turns: Sequence[str], version: PolicyVersion, *, is_certain: bool) -> None:
         """What the weights could not learn from these turns is in prompts from now on."""
-        for hint in await self.store.hints.leave_to_prompts(turns):
+        for hint in await self.store.hints.leave_to_prompts(turns, is_certain=is_certain):
             log.warning("hint=%s of user=%s is left to prompts: version=%s", hint.id, hint.user, version)
 
     async def _look_back(self) -> bool:
@@ -327,7 +326,7 @@ class PublishStage:
         await self.served.forget(row.version)
         refusal = Refusal(report.why, dict(report.metrics), self.settings.give_back, is_counted=is_own_fault)
         returned = await self.store.refusals.refuse(row.version, refusal)
-        await self._leave_to_prompts(returned.given_up, row.version)
+        await self._leave_to_prompts(returned.given_up, row.version, is_certain=False)
         last = f"{row.version} was refused: {report.why}"
         self._status = replace(self._status, refused=self._status.refused + 1, last=last)
         if is_own_fault:

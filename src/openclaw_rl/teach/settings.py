@@ -83,9 +83,10 @@ class TeachSettings:
     """How many hints are put into a prompt with carry = bridge, or with carry = weights of those that the weights
     could not learn: the newest. Many at once interfere. Change it when a strong model can follow more at once."""
     unlearned_in_prompts: bool = True
-    """Whether a hint is put into its user's prompts, as with carry = bridge, if the weights could not learn it: each
-    version that learned it was refused, or was rolled back since its replies were damaged. With carry = weights no
-    other hint is in a prompt. Use false when prompts must never be changed; such a wish is then not followed."""
+    """Whether a hint is put into its user's prompts, as with carry = bridge, if the weights could not learn it: two of
+    its corrections were given up at the gate, or a version that learned it was rolled back for damaged replies. With
+    carry = weights no other hint is in a prompt. Use false when prompts must never be changed; such a wish is then not
+    followed."""
     max_tokens: int = 400
     """How many tokens a user's hints in use may take together. Change it when hints are long, or the context is
     short."""

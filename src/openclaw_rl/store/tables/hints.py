@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from openclaw_rl.core.hint import NOT_LEARNED, Hint, HintSource, HintState, KeptHint
+from openclaw_rl.core.ledger import DropReason
 from openclaw_rl.core.next_state import NextState
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import VerdictSource
@@ -21,6 +22,7 @@ from openclaw_rl.store.tables import ledger, listing, turns
 from openclaw_rl.store.threads import Reader, Transaction, Writer
 from openclaw_rl.wording.likeness import is_same_wish, likeness, says_no_more
 
+MOST_GIVEN_UP = 50  # corrections that were given up, the newest, among which others are searched
 MOST_KEPT = 100  # of one user; above it the least recently changed are forgotten, retired ones first
 COLUMNS = "id, user, text, source, state, why, made_s, changed_s, turn, times"
 Result = TypeVar("Result")
@@ -114,19 +116,40 @@ def retire(sql: sqlite3.Connection, name: str, *, why: str, at_s: float, text: s
     return True
 
 
-def leave_to_prompts(sql: sqlite3.Connection, turns: Sequence[str]) -> list[KeptHint]:
-    """The hints in use that came from these turns, marked as ones that the weights could not learn."""
+def leave_to_prompts(sql: sqlite3.Connection, turns: Sequence[str], *, is_certain: bool) -> list[KeptHint]:
+    """The hints in use that came from these turns, marked as ones that the weights could not learn.
+
+    If that is not certain, only those for which other corrections that asked for the same were given up before.
+    """
     found = []
     for name in turns:
-        row, verdict = sql.execute("SELECT user FROM turns WHERE id = ?", (plain(name),)).fetchone(), None
-        with suppress(DamageError):
-            verdict = ledger.verdict_of(sql, name)
-        said = [] if verdict is None else [hint.text for hint in verdict.hints]
+        row = sql.execute("SELECT user FROM turns WHERE id = ?", (plain(name),)).fetchone()
+        said = _hints_of(sql, name)
         for hint in of_user(sql, str(row[0])) if row is not None else ():
-            if hint.is_in_use and not hint.needs_prompt and (hint.turn == name or hint.text in said):
+            if not hint.is_in_use or hint.needs_prompt or not (hint.turn == name or hint.text in said):
+                continue
+            if is_certain or _was_given_up(sql, hint, without=turns):
                 found.append(replace(hint, why=NOT_LEARNED))
                 _update(sql, found[-1])
     return found
+
+
+def _was_given_up(sql: sqlite3.Connection, hint: KeptHint, *, without: Sequence[str]) -> bool:
+    """Whether another correction of this user that asked for the same was given up as not learnable."""
+    rows = sql.execute(
+        "SELECT id FROM turns WHERE +user = ? AND reason = ? ORDER BY seq DESC LIMIT ?",  # + : by the index of reasons
+        (plain(hint.user), DropReason.NOT_LEARNABLE.value, MOST_GIVEN_UP),
+    ).fetchall()
+    others = [str(row[0]) for row in rows if str(row[0]) not in without]
+    return any(is_same_wish(hint.text, said) for name in others for said in _hints_of(sql, name))
+
+
+def _hints_of(sql: sqlite3.Connection, turn: str) -> list[str]:
+    """The hints of a turn's verdict, in words; none if its row is damaged."""
+    with suppress(DamageError):
+        verdict = ledger.verdict_of(sql, turn)
+        return [] if verdict is None else [hint.text for hint in verdict.hints]
+    return []
 
 
 def remove(sql: sqlite3.Connection, name: str) -> bool:
@@ -245,9 +268,12 @@ class HintBook:
         """Takes a hint out of use, with the reason; False if it is not in use, or no longer says `text`."""
         return await self.changing(lambda tx: retire(tx.sql, name, why=why, at_s=at_s, text=text))
 
-    async def leave_to_prompts(self, turns: Sequence[str]) -> list[KeptHint]:
-        """The hints in use that came from these turns, from now on in prompts: the weights could not learn them."""
-        return await self.changing(lambda tx: leave_to_prompts(tx.sql, turns))
+    async def leave_to_prompts(self, turns: Sequence[str], *, is_certain: bool = True) -> list[KeptHint]:
+        """The hints in use that came from these turns, from now on in prompts: the weights could not learn them.
+
+        If that is not certain, only those for which other corrections that asked for the same were given up before.
+        """
+        return await self.changing(lambda tx: leave_to_prompts(tx.sql, turns, is_certain=is_certain))
 
     async def remove(self, name: str) -> bool:
         """Forgets a hint; False if there was none."""
