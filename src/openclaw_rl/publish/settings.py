@@ -96,7 +96,7 @@ class PublishSettings:
         {
             "departs_max", "departs_others_max", "departs_unasked_max", "kl_max", "kl_top_k", "kl_turns",
             "length_max", "length_min", "probe_margin", "probe_others", "probe_prompt_tokens", "probe_tokens",
-            "repetition_margin", "retry_s", "task_tokens", "watch_chance", "wish_margin", "wish_turns",
+            "repetition_margin", "retry_s", "task_tokens", "trial_turns", "watch_chance", "wish_margin", "wish_turns",
         }
     )  # fmt: skip
 

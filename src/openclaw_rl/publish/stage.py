@@ -31,7 +31,7 @@ POLL_S = 2.0
 # The detail of a version between passing the gate and being served: a crash in between is repaired at the next start.
 ON_ITS_WAY = "passed the gate and is being swapped in"
 LONGEST_PAUSE_S = 300.0
-BUSY_S = 30.0  # so often a served version is tried on a request while others are being answered
+BUSY_S = 30.0  # so often a served version is tried on a request while it is not idle
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class PublishStage:
     settings: PublishSettings
     watch: Watch | None = None
     trial: TrialInUse | None = None
-    is_idle: Callable[[], bool] = lambda: True  # no request is being answered
+    is_idle: Callable[[], bool] = lambda: True  # no request is being answered, and nothing is being learned
     clock: Callable[[], float] = time.monotonic
     candidate_made: asyncio.Event = field(default_factory=asyncio.Event)
     version_settled: asyncio.Event = field(default_factory=asyncio.Event)

@@ -271,7 +271,7 @@ def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Ins
     store, engine, renderer = built.store, built.engine, built.renderer
     keys = built.keys or Keys({OWNER: key})
     served = ServedVersions(store, engine, keep_loaded=config.publish.keep_loaded, room=_room(config))
-    publishing = _publishing(config, built, served, activity)
+    publishing = _publishing(config, built, served)
     bridge = bridge_of(config, store, engine, renderer, served)
     rules, remaking = _rules(config, keys), RebuildBlockers()
     teaching = teach_stage_of(config, bridge, renderer, rules, publishing)
@@ -292,6 +292,7 @@ def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Ins
         version_settled=publishing.version_settled,
     )
     teaching.leave_steps_alone(lambda: training.turns_in_step)
+    publishing.is_idle = lambda: activity.is_idle and teaching.is_resting and not training.turns_in_step
     judging = JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle)
     return Installation(
         config=config,
@@ -347,12 +348,12 @@ def _room(config: Config) -> int:
     return config.engine.max_full_versions if is_full else config.engine.max_versions
 
 
-def _publishing(config: Config, built: SharedParts, served: ServedVersions, activity: Activity) -> PublishStage:
+def _publishing(config: Config, built: SharedParts, served: ServedVersions) -> PublishStage:
     store, engine, renderer, settings = built.store, built.engine, built.renderer, config.publish
     ends = renderer.ends(engine.info.eos_ids)
     gate = Gate(store, engine, renderer, ends, settings, _tasks(config, engine, renderer))
     watch, trial = Watch(store, engine, served, settings), TrialInUse(store, served, gate, settings)
-    return PublishStage(store, served, gate, settings, watch, trial, lambda: activity.is_idle)
+    return PublishStage(store, served, gate, settings, watch, trial)
 
 
 def _tasks(config: Config, engine: Engine, renderer: ChatRenderer) -> TaskProbe | None:
