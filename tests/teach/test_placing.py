@@ -141,7 +141,7 @@ async def test_with_weights_only_what_they_could_not_learn_is_in_a_prompt(store:
     (item,) = await held.placed(asked(), (FIRST,))
     assert (item.text, await held.placed(asked(TurnKind.SIDE), (FIRST,))) == ("Be brief.", ())
     assert await held.placed(asked(user="bob"), (FIRST,)) == ()
-    settings = TeachSettings(unlearned_in_prompts=False)
+    settings = TeachSettings(most_bridged=0)
     assert await HintsInUse(store, Carry.WEIGHTS, settings, len).placed(asked(), (FIRST,)) == ()
 
 

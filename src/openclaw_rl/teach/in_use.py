@@ -103,11 +103,8 @@ class HintsInUse:
     def within_bounds(self, kept: Sequence[KeptHint]) -> tuple[KeptHint, ...]:
         """The hints in use for which there is room in a prompt."""
         most = self.settings.most if self.carry is Carry.MEMORY else self.settings.most_bridged
-        used = [hint for hint in kept if (hint.is_in_use if self.carry is not Carry.WEIGHTS else self._is_left(hint))]
-        return self._fitting(used, most)
-
-    def _is_left(self, hint: KeptHint) -> bool:
-        return hint.needs_prompt and self.settings.unlearned_in_prompts
+        is_left = self.carry is Carry.WEIGHTS
+        return self._fitting([hint for hint in kept if (hint.needs_prompt if is_left else hint.is_in_use)], most)
 
     def _fitting(self, kept: Sequence[KeptHint], most: int) -> tuple[KeptHint, ...]:
         """At most `most` hints, with at most `max_tokens` tokens together, in the order of `kept`.

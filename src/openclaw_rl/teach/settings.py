@@ -80,13 +80,9 @@ class TeachSettings:
     """How many of a user's hints are in use at once: the newest. A teacher reads at most as many. Change it when users
     have more standing wishes than 12."""
     most_bridged: int = 3
-    """How many hints are put into a prompt with carry = bridge, or with carry = weights of those that the weights
-    could not learn: the newest. Many at once interfere. Change it when a strong model can follow more at once."""
-    unlearned_in_prompts: bool = True
-    """Whether a hint is put into its user's prompts, as with carry = bridge, if the weights could not learn it: two of
-    its corrections were given up at the gate, or a version that learned it was rolled back for damaged replies. With
-    carry = weights no other hint is in a prompt. Use false when prompts must never be changed; such a wish is then not
-    followed."""
+    """How many hints are put into a prompt with carry = bridge; with carry = weights, how many of those that the
+    weights could not learn, and 0 leaves every prompt as it is. The newest are used: many at once interfere. Change it
+    when a strong model can follow more at once, or prompts must never be changed."""
     max_tokens: int = 400
     """How many tokens a user's hints in use may take together. Change it when hints are long, or the context is
     short."""
