@@ -15,7 +15,7 @@ from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, PolicyVersion
-from openclaw_rl.errors import EngineError
+from openclaw_rl.errors import BeyondContextError, EngineError
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.trial_in_use import DEPARTS, DEPARTS_OF, TrialInUse
 from openclaw_rl.testing.turns import a_sample
@@ -179,13 +179,15 @@ async def test_where_all_the_latest_versions_reply_so_none_of_them_is_to_blame(t
 
 @dataclass
 class Tired(Knowing):
-    """An engine that cannot be asked for a while."""
+    """An engine that cannot be asked for a while, or not about some request."""
 
     is_away: bool = False
+    too_long: str = "\0"
+    problem: type[EngineError] = EngineError
 
     def scores(self, prompt: Prompt, start: int, version: PolicyVersion, top_k: int) -> Scores:
-        if self.is_away:
-            raise EngineError("the engine is full")
+        if self.is_away or self.too_long in "".join(map(chr, prompt.tokens)):
+            raise self.problem("the engine cannot")
         return super().scores(prompt, start, version, top_k)
 
 
@@ -197,6 +199,22 @@ async def test_an_engine_that_is_away_is_asked_again_later(tmp_path: Path) -> No
         minds.is_away = True
         assert (await tried(flow), flow.served.current()) == (0, version(1))
         minds.is_away = False
+        assert await tried(flow) == 0  # not at once
+        flow.now_s += 30.0
+        assert (await tried(flow), flow.served.current().is_base) == (3, True)
+
+
+@pytest.mark.parametrize(("problem", "times"), [(BeyondContextError, 1), (EngineError, 3)])
+async def test_a_request_that_cannot_be_tried_does_not_stop_the_others(
+    tmp_path: Path, problem: type[EngineError], times: int
+) -> None:
+    minds = Tired(knows={BASE: TOLD, version(1): LOST}, too_long="3?", problem=problem)
+    async with flowing(tmp_path, minds, SETTINGS) as flow:
+        await learned(flow, 1)
+        await asked(flow, 1, *buys(1, 2, 4, 3))
+        for _ in range(times):
+            assert await tried(flow) == 0
+            flow.now_s += 30.0
         assert (await tried(flow), flow.served.current().is_base) == (3, True)
 
 

@@ -31,7 +31,7 @@ POLL_S = 2.0
 # The detail of a version between passing the gate and being served: a crash in between is repaired at the next start.
 ON_ITS_WAY = "passed the gate and is being swapped in"
 LONGEST_PAUSE_S = 300.0
-BUSY_S = 30.0  # so often a served version is tried on a request while it is not idle
+BUSY_S = 30.0  # so often a served version is tried on a request while it is not idle, or the engine is away
 
 
 @dataclass(slots=True)
@@ -55,7 +55,8 @@ class PublishStage:
     _noticed: str = ""  # the versions served when the notice was written
     _failures: int = 0
     _not_before_s: float = 0.0
-    _tried_s: float = -math.inf  # when a served version was last tried
+    _tried_s: float = -math.inf  # when a served version was last tried on a request
+    _has_failed: bool = False  # the engine could not try it then
     _seen: int = -1  # how far the verdicts were examined
 
     @property
@@ -145,19 +146,21 @@ class PublishStage:
 
     async def _try_in_use(self) -> bool:
         """Tries a served version on one more request that it answered; True if there was one, and more may wait."""
-        if self.trial is None or not (self.is_idle() or self.clock() - self._tried_s >= BUSY_S):
+        has_paused = self.clock() - self._tried_s >= BUSY_S
+        if self.trial is None or not (has_paused or (self.is_idle() and not self._has_failed)):
             return False
-        self._tried_s = self.clock()
+        self._tried_s, self._has_failed = self.clock(), False
         try:
             is_tried, damaged = await self.trial.once()
-        except (EngineError, RequestError) as problem:  # it goes on later
+        except (EngineError, RequestError) as problem:
+            self._has_failed = True
             log.warning("cannot try what is served on the requests that it answered: %s", problem)
             return False
         if damaged is not None:
             rows = await self.store.line(damaged.served, most=LINE)
-            if await self._take_back(rows, damaged.served, damaged.version, damaged.words, damaged.metrics):
-                turns = next((row.turns for row in rows if row.version == damaged.version), ())
-                await self._leave_to_prompts(turns, damaged.version, is_certain=True)
+            turns = next((row.turns for row in rows if row.version == damaged.version), ())
+            await self._leave_to_prompts(turns, damaged.version, is_certain=True)  # first: it must survive a crash
+            await self._take_back(rows, damaged.served, damaged.version, damaged.words, damaged.metrics)
         return is_tried
 
     async def _leave_to_prompts(self, turns: Sequence[str], version: PolicyVersion, *, is_certain: bool) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import AdapterError
+from openclaw_rl.errors import AdapterError, BeyondContextError, ContextError, EngineError, RequestError
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import ServedVersions
@@ -30,6 +31,7 @@ LEAST_REPLIES = 2.5  # departing replies that are evidence: one or two may answe
 TELLING = 0.5  # a reply that departs with this probability shows the damage
 MOST_TELLING = 6  # of these requests earlier versions are tried on
 CLEAN = 0.25  # an earlier version departs on them at most this share as often
+MOST_FAILED = 3  # after so many times a request is left out
 BACK = 3  # versions that may be rolled back together
 DEPARTS, DEPARTS_OF = "in_use_departs", "in_use_departs_of"
 
@@ -65,6 +67,7 @@ class ServedTrial:
     path: Sequence[PolicyVersion]  # down to the scope's first
     lessons: VersionLessons
     shares: dict[str, float] = field(default_factory=dict)
+    failed: Counter[str] = field(default_factory=Counter)  # how often a request could not be tried
     is_over: bool = False
 
 
@@ -99,7 +102,11 @@ class TrialInUse:
             self._seen = newest[0].turn.id
             return False, None
         trial, turn = found
-        trial.shares[turn.id] = await self._departs(trial, turn, trial.path[0])
+        try:
+            trial.shares[turn.id] = await self._departs(trial, turn, trial.path[0])
+        except (EngineError, RequestError) as problem:
+            trial.failed[turn.id] += MOST_FAILED if isinstance(problem, BeyondContextError | ContextError) else 1
+            raise
         if self._is_damaged(list(trial.shares.values())):
             damaged = await self._blamed(trial)
             if damaged is not None:
@@ -122,7 +129,7 @@ class TrialInUse:
             if trial is None or trial.is_over:
                 continue
             for turn in self.gate.turns.usable(answered):
-                if turn.id not in trial.shares:
+                if turn.id not in trial.shares and trial.failed[turn.id] < MOST_FAILED:
                     return trial, turn
         return None
 
