@@ -258,3 +258,14 @@ async def test_of_what_is_forgotten_no_prompt_and_no_sampled_reply_is_kept(bridg
     assert held is not None and held.replies
     bridge.stage.let_go()
     assert bridge.stage.prober._last is None
+
+
+async def test_with_weights_the_status_counts_the_hints_that_they_could_not_learn(bridge: Bridge) -> None:
+    for name, text in (("t1", "Write plain sentences."), ("t2", "Call me Al.")):
+        await bridge.store.add_turn(a_turn(name, f"question {name}", user="alice"), chain=name)
+        await bridge.store.hints.adopt("alice", Hint(text), at_s=1.0, turn=name)
+    bridge.stage.hints = HintsInUse(bridge.store, Carry.WEIGHTS, SETTINGS, len)
+    assert (await bridge.stage.status_now()).in_use == 0
+    await bridge.store.hints.leave_to_prompts(["t1"])
+    status = await bridge.stage.status_now()
+    assert (status.kept, status.in_use, status.retired) == (2, 1, 0)

@@ -126,9 +126,9 @@ class BridgeStage:
         """The current counts."""
         kept = await self.store.hints.everyone()
         used = 0
-        if self.hints.carry is not Carry.WEIGHTS:
-            for user in dict.fromkeys(item.user for item in kept):
-                used += len(await self.hints.of_user(user))
+        is_left = self.hints.carry is Carry.WEIGHTS  # only what the weights could not learn is in prompts
+        for user in dict.fromkeys(item.user for item in kept if item.needs_prompt or not is_left):
+            used += len(await self.hints.of_user(user))
         retired = sum(not item.is_in_use for item in kept)
         self.status = replace(self.status, carry=self.hints.carry.value, kept=len(kept), in_use=used, retired=retired)
         return self.status
