@@ -232,6 +232,18 @@ async def test_users_come_first_so_while_requests_are_answered_one_is_tried_now_
         assert await tried(flow) == 1
 
 
+async def test_only_first_requests_of_conversations_are_tried(tmp_path: Path) -> None:
+    """After a complaint about something else replies may be odd in any version, many in one conversation."""
+    async with flowing(tmp_path, Knowing(knows={BASE: TOLD, version(1): LOST}), SETTINGS) as flow:
+        await learned(flow, 1)
+        for question in buys(1, 2, 3, 4):
+            said = turn(question, question, answer=POLITE)
+            earlier = (message(Role.USER, "How many?"), message(Role.ASSISTANT, "Seven."), *said.messages)
+            answered = replace(said.completion, version=version(1))
+            await flow.talk(replace(said, messages=earlier, completion=answered))
+        assert (await tried(flow), flow.served.current()) == (0, version(1))
+
+
 async def test_a_long_request_is_not_tried(tmp_path: Path) -> None:
     """Clients that send thousands of tokens with each request would keep a small machine busy."""
     settings = replace(SETTINGS, probe_prompt_tokens=40)

@@ -2,7 +2,8 @@
 
 A version may have lost a kind of problem that nobody had asked about when it was tried. Nobody has to notice that, or
 say so: each reply is compared with what the base model would say, with the wishes in its prompt or without them, as at
-the gate.
+the gate. Only first requests of conversations are looked at: a complaint about a wish that is not learned yet, or
+earlier replies that are odd, make replies odd that are not the version's fault, and one conversation has many of them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from openclaw_rl.core.message import Role
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import AdapterError, BeyondContextError, ContextError, EngineError, RequestError
@@ -26,7 +28,7 @@ from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow, VersionRow
 
 log = logging.getLogger(__name__)
-RECENT = 50  # answered requests that are searched
+RECENT = 100  # answered requests that are searched
 LEAST_REPLIES = 2.5  # departing replies that are evidence: one or two may answer odd requests
 TELLING = 0.5  # a reply that departs with this probability shows the damage
 MOST_TELLING = 6  # of these requests earlier versions are tried on
@@ -117,10 +119,11 @@ class TrialInUse:
         return True, None
 
     async def _next(self, rows: Sequence[TurnRow]) -> tuple[ServedTrial, Turn] | None:
-        """The newest request that a version in service answered and was not tried on."""
+        """The newest first request of a conversation that a version in service answered and was not tried on."""
         by_version: dict[PolicyVersion, list[TurnRow]] = {}
         for row in rows:
-            by_version.setdefault(row.turn.completion.version, []).append(row)
+            if all(said.role is not Role.ASSISTANT for said in row.turn.messages):
+                by_version.setdefault(row.turn.completion.version, []).append(row)
         pins = await self.store.orders.pins()
         for version, answered in by_version.items():
             if version.is_base or version.scope in pins or self.served.current(version.scope) != version:
