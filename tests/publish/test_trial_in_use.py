@@ -13,6 +13,7 @@ from openclaw_rl.core.hint import NOT_LEARNED, Hint
 from openclaw_rl.core.message import Role, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.turn import Session
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import BeyondContextError, EngineError
@@ -41,10 +42,12 @@ async def learned(flow: Flow, number: int, *, parent: int | None = None) -> None
 
 
 async def asked(flow: Flow, number: int, *questions: str) -> None:
-    """Requests that a version answered."""
+    """First requests of conversations that a version answered."""
     for question in questions:
-        said = turn(question, question, answer=POLITE)
-        await flow.talk(replace(said, completion=replace(said.completion, version=version(number))))
+        said = replace(turn(question, question, answer=POLITE), session=question)
+        await flow.store.see_session(Session(question, "ann", "main", 0.0, 1.0))
+        answered = replace(said, completion=replace(said.completion, version=version(number)))
+        await flow.store.add_turn(answered, chain=question)
 
 
 async def tried(flow: Flow) -> int:
@@ -76,8 +79,8 @@ async def test_a_version_that_lost_a_kind_that_nobody_had_asked_for_is_rolled_ba
         assert flow.served.current().is_base
         row = await flow.row(1)
         assert row.why == (
-            "rolled back: about 3 of 5 requests that it answered got a reply that the base model would not give, with "
-            "the wish in its prompt or without it, for example Ann buys 2?, Ann buys 1?, Ann buys 3?"
+            "rolled back: in about 3 of 5 conversations it gave a reply that the base model would not give, with the "
+            "wish in its prompt or without it, for example Ann buys 2?, Ann buys 1?, Ann buys 3?"
         )
         assert (row.metrics[DEPARTS], row.metrics[DEPARTS_OF]) == (pytest.approx(0.6, abs=0.01), 5.0)
         assert row.why in flow.stage.status.notice
@@ -232,16 +235,52 @@ async def test_users_come_first_so_while_requests_are_answered_one_is_tried_now_
         assert await tried(flow) == 1
 
 
-async def test_only_first_requests_of_conversations_are_tried(tmp_path: Path) -> None:
-    """After a complaint about something else replies may be odd in any version, many in one conversation."""
+async def talked(flow: Flow, session: str, *questions: str, score: int) -> None:
+    """A conversation that version 1 answered; after its first reply its user was content or complained."""
+    await flow.store.see_session(Session(session, "ann", "main", 0.0, 1.0))
+    for question in questions:
+        said = replace(turn(question, question, answer=POLITE), session=session)
+        await flow.store.add_turn(
+            replace(said, completion=replace(said.completion, version=version(1))), chain=question
+        )
+        await flow.store.pair(NextState(question, (message(Role.USER, "Hm."),), NextStateSource.USER))
+        await flow.store.judge(Verdict(question, score, VerdictSource.VOTES))
+
+
+@pytest.mark.parametrize(("score", "is_damaged"), [(-1, False), (1, True)])
+async def test_what_follows_a_complaint_in_a_conversation_shows_nothing(
+    tmp_path: Path, score: int, is_damaged: bool
+) -> None:
+    """About a wish that is not learned yet any version may reply otherwise than the base model."""
     async with flowing(tmp_path, Knowing(knows={BASE: TOLD, version(1): LOST}), SETTINGS) as flow:
         await learned(flow, 1)
-        for question in buys(1, 2, 3, 4):
-            said = turn(question, question, answer=POLITE)
-            earlier = (message(Role.USER, "How many?"), message(Role.ASSISTANT, "Seven."), *said.messages)
-            answered = replace(said.completion, version=version(1))
-            await flow.talk(replace(said, messages=earlier, completion=answered))
-        assert (await tried(flow), flow.served.current()) == (0, version(1))
+        for number in range(4):
+            await talked(flow, f"talk {number}", f"And {number}?", f"Ann buys {number}?", score=score)
+        await tried(flow)
+        assert flow.served.current().is_base is is_damaged
+
+
+async def test_what_is_not_judged_yet_may_be_a_complaint(tmp_path: Path) -> None:
+    async with flowing(tmp_path, Knowing(knows={BASE: TOLD, version(1): LOST}), SETTINGS) as flow:
+        await learned(flow, 1)
+        await flow.store.see_session(Session("s2", "ann", "main", 0.0, 1.0))
+        for question in ("And now?", "Ann buys one?"):
+            said = replace(turn(question, question, answer=POLITE), session="s2")
+            answered = replace(said, completion=replace(said.completion, version=version(1)))
+            await flow.store.add_turn(answered, chain=question)
+            await flow.store.pair(NextState(question, (message(Role.USER, "Hm."),), NextStateSource.USER))
+        assert await tried(flow) == 1  # the first of them
+
+
+async def test_replies_of_one_conversation_count_once(tmp_path: Path) -> None:
+    async with flowing(tmp_path, Knowing(knows={BASE: TOLD, version(1): LOST}), SETTINGS) as flow:
+        await learned(flow, 1)
+        await talked(flow, "long", *buys(1, 2, 3, 4, 5), score=1)
+        assert (await tried(flow), flow.served.current()) == (5, version(1))
+        await talked(flow, "second", *buys(6), score=1)
+        await talked(flow, "third", *buys(7), score=1)
+        await tried(flow)
+        assert flow.served.current().is_base
 
 
 async def test_a_long_request_is_not_tried(tmp_path: Path) -> None:
@@ -264,18 +303,23 @@ async def test_a_candidate_at_the_gate_comes_first(tmp_path: Path) -> None:
         assert await tried(flow) == 0  # the requests were answered by another version
 
 
-async def test_a_wish_that_the_gate_refused_for_good_twice_is_left_to_prompts(tmp_path: Path) -> None:
-    """Once may be chance: the next correction has other demonstrations."""
+@pytest.mark.parametrize("has_others", [False, True])
+async def test_a_users_only_wish_that_the_gate_refused_for_good_twice_is_left_to_prompts(
+    tmp_path: Path, has_others: bool
+) -> None:
+    """Once may be chance: the next correction has other demonstrations. So may be a refusal beside other wishes."""
     async with flowing(tmp_path, Minds(chance={version(number): 0.01 for number in range(1, 5)})) as flow:
         for name, words in (("a", "Be polite."), ("b", "Please be polite.")):
             hint = Hint(words)
             await flow.talk(turn(name))
             await flow.store.pair(NextState(name, (message(Role.USER, "No."),), NextStateSource.USER))
             await flow.store.judge(Verdict(name, -1, VerdictSource.VOTES, hints=(hint,)), keep=hint)
+            if has_others:
+                await flow.store.hints.adopt("ann", Hint("Use tables."), at_s=9.0)
             await flow.store.admit(a_sample(turn(name)))
             for again in (0, 1):
                 number = 1 + again + 2 * (name == "b")
                 await flow.candidate(number, parent=0, turns=(name,), consumed=(name,))
                 assert await flow.stage.once()
-                (kept,) = await flow.store.hints.of_user("ann")
-                assert kept.needs_prompt is (number == 4)
+                kept, *others = await flow.store.hints.of_user("ann")
+                assert kept.needs_prompt is (number == 4 and not has_others) and bool(others) is has_others

@@ -2,8 +2,8 @@
 
 A version may have lost a kind of problem that nobody had asked about when it was tried. Nobody has to notice that, or
 say so: each reply is compared with what the base model would say, with the wishes in its prompt or without them, as at
-the gate. Only first requests of conversations are looked at: a complaint about a wish that is not learned yet, or
-earlier replies that are odd, make replies odd that are not the version's fault, and one conversation has many of them.
+the gate. Not looked at is what follows a complaint in a conversation: about a wish that is not learned yet the base
+model and a version may well reply differently, several times in one conversation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from openclaw_rl.core.message import Role
+from openclaw_rl.core.ledger import State
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import AdapterError, BeyondContextError, ContextError, EngineError, RequestError
@@ -29,7 +29,7 @@ from openclaw_rl.store.rows import TurnRow, VersionRow
 
 log = logging.getLogger(__name__)
 RECENT = 100  # answered requests that are searched
-LEAST_REPLIES = 2.5  # departing replies that are evidence: one or two may answer odd requests
+LEAST = 2.5  # conversations with departing replies that are evidence: one or two may have odd requests
 TELLING = 0.5  # a reply that departs with this probability shows the damage
 MOST_TELLING = 6  # of these requests earlier versions are tried on
 CLEAN = 0.25  # an earlier version departs on them at most this share as often
@@ -51,26 +51,42 @@ class DamagedVersion:
     def words(self) -> str:
         """Why it is rolled back."""
         return (
-            f"about {sum(self.shares):.0f} of {len(self.shares)} requests that it answered got a reply that the base "
-            f"model would not give, with the wish in its prompt or without it, for example {', '.join(self.turns[:3])}"
+            f"in about {sum(self.shares):.0f} of {len(self.shares)} conversations it gave a reply that the base model "
+            f"would not give, with the wish in its prompt or without it, for example {', '.join(self.turns[:3])}"
         )
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The share of its replies that depart, and of how many."""
+        """The share of conversations with a reply that departs, and of how many."""
         return _metrics(self.shares)
+
+
+@dataclass(frozen=True, slots=True)
+class TriedReply:
+    """How likely a version departs on one request of a conversation."""
+
+    session: str
+    share: float
 
 
 @dataclass(slots=True)
 class ServedTrial:
-    """What is known of one served version: how likely it departs on each request it was tried on, by turn."""
+    """What is known of one served version: what it was tried on, by turn."""
 
     rows: Sequence[VersionRow]  # it and its ancestors, newest first
     path: Sequence[PolicyVersion]  # down to the scope's first
     lessons: VersionLessons
-    shares: dict[str, float] = field(default_factory=dict)
+    tried: dict[str, TriedReply] = field(default_factory=dict)
     failed: Counter[str] = field(default_factory=Counter)  # how often a request could not be tried
     is_over: bool = False
+
+    @property
+    def shares(self) -> list[float]:
+        """The highest of each conversation: its replies resemble each other."""
+        found: dict[str, float] = {}
+        for one in self.tried.values():
+            found[one.session] = max(one.share, found.get(one.session, 0.0))
+        return list(found.values())
 
 
 @dataclass(slots=True)
@@ -105,25 +121,28 @@ class TrialInUse:
             return False, None
         trial, turn = found
         try:
-            trial.shares[turn.id] = await self._departs(trial, turn, trial.path[0])
+            trial.tried[turn.id] = TriedReply(turn.session, await self._departs(trial, turn, trial.path[0]))
         except (EngineError, RequestError) as problem:
             trial.failed[turn.id] += MOST_FAILED if isinstance(problem, BeyondContextError | ContextError) else 1
             raise
-        if self._is_damaged(list(trial.shares.values())):
+        if self._is_damaged(trial.shares):
             damaged = await self._blamed(trial)
             if damaged is not None:
                 return True, damaged
-        elif len(trial.shares) < self.settings.trial_turns:
+        elif len(trial.tried) < self.settings.trial_turns:
             return True, None
         await self._finish(trial)
         return True, None
 
     async def _next(self, rows: Sequence[TurnRow]) -> tuple[ServedTrial, Turn] | None:
-        """The newest first request of a conversation that a version in service answered and was not tried on."""
+        """The newest request that a version in service answered and was not tried on."""
         by_version: dict[PolicyVersion, list[TurnRow]] = {}
-        for row in rows:
-            if all(said.role is not Role.ASSISTANT for said in row.turn.messages):
-                by_version.setdefault(row.turn.completion.version, []).append(row)
+        complained: set[str] = set()  # conversations
+        for row in reversed(rows):
+            if row.turn.session not in complained:
+                by_version.setdefault(row.turn.completion.version, []).insert(0, row)
+            if row.state is State.PAIRED or (row.verdict is not None and (row.verdict.score or 0) < 0):
+                complained.add(row.turn.session)  # or it is not known yet
         pins = await self.store.orders.pins()
         for version, answered in by_version.items():
             if version.is_base or version.scope in pins or self.served.current(version.scope) != version:
@@ -132,7 +151,7 @@ class TrialInUse:
             if trial is None or trial.is_over:
                 continue
             for turn in self.gate.turns.usable(answered):
-                if turn.id not in trial.shares and trial.failed[turn.id] < MOST_FAILED:
+                if turn.id not in trial.tried and trial.failed[turn.id] < MOST_FAILED:
                     return trial, turn
         return None
 
@@ -154,23 +173,23 @@ class TrialInUse:
     async def _finish(self, trial: ServedTrial) -> None:
         """Notes in the store what was found, so that a restart does not begin anew."""
         trial.is_over = True
-        version, shares = trial.path[0], list(trial.shares.values())
+        version, shares = trial.path[0], trial.shares
         row = await self.store.version(version)
         if row is not None:
             await self.store.settle(version, row.status, row.why, _metrics(shares))
-        log.info("tried in use version=%s requests=%d departs=%.3f", version, len(shares), _mean(shares))
+        log.info("tried in use version=%s conversations=%d departs=%.3f", version, len(shares), _mean(shares))
 
     async def _blamed(self, trial: ServedTrial) -> DamagedVersion | None:
         """The oldest version that departs on the same requests, if one of the next before it does not.
 
         If all of them do, the versions that came last are not the reason: somebody's earlier wish may be.
         """
-        worst = sorted(trial.shares, key=lambda turn: -trial.shares[turn])
-        telling = [turn for turn in worst if trial.shares[turn] >= TELLING][:MOST_TELLING] or worst[:MOST_TELLING]
+        worst = sorted(trial.tried, key=lambda turn: -trial.tried[turn].share)
+        telling = [turn for turn in worst if trial.tried[turn].share >= TELLING][:MOST_TELLING] or worst[:MOST_TELLING]
         turns = self.gate.turns.usable([row for turn in telling if (row := await self.store.row(turn)) is not None])
         if not turns:
             return None
-        most = CLEAN * _mean([trial.shares[turn.id] for turn in turns])
+        most = CLEAN * _mean([trial.tried[turn.id].share for turn in turns])
         for version, before in itertools.pairwise(trial.path[: BACK + 1]):
             try:
                 async with self._loaded(trial.rows, before):
@@ -182,7 +201,7 @@ class TrialInUse:
             if share <= most:
                 names = tuple(turn.id for turn in turns)
                 self.gate.turns.telling.update(names)
-                return DamagedVersion(version, trial.path[0], tuple(trial.shares.values()), names)
+                return DamagedVersion(version, trial.path[0], tuple(trial.shares), names)
         return None
 
     async def _departs(self, trial: ServedTrial, turn: Turn, version: PolicyVersion) -> float:
@@ -198,7 +217,7 @@ class TrialInUse:
             yield
 
     def _is_damaged(self, shares: Sequence[float]) -> bool:
-        return sum(shares) > max(LEAST_REPLIES, self.settings.margins.departs_others_max * len(shares))
+        return sum(shares) > max(LEAST, self.settings.margins.departs_others_max * len(shares))
 
 
 def _mean(shares: Sequence[float]) -> float:

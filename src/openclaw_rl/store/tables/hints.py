@@ -119,7 +119,8 @@ def retire(sql: sqlite3.Connection, name: str, *, why: str, at_s: float, text: s
 def leave_to_prompts(sql: sqlite3.Connection, turns: Sequence[str], *, is_certain: bool) -> list[KeptHint]:
     """The hints in use that came from these turns, marked as ones that the weights could not learn.
 
-    If that is not certain, only those for which other corrections that asked for the same were given up before.
+    If that is not certain, only those for which other corrections that asked for the same were given up before, of
+    users who wish for nothing else: else the weights may learn it once they follow the others better.
     """
     found = []
     for name in turns:
@@ -128,10 +129,15 @@ def leave_to_prompts(sql: sqlite3.Connection, turns: Sequence[str], *, is_certai
         for hint in of_user(sql, str(row[0])) if row is not None else ():
             if not hint.is_in_use or hint.needs_prompt or not (hint.turn == name or hint.text in said):
                 continue
-            if is_certain or _was_given_up(sql, hint, without=turns):
+            if is_certain or (_is_only_wish(sql, hint) and _was_given_up(sql, hint, without=turns)):
                 found.append(replace(hint, why=NOT_LEARNED))
                 _update(sql, found[-1])
     return found
+
+
+def _is_only_wish(sql: sqlite3.Connection, hint: KeptHint) -> bool:
+    """Whether the weights are to follow no other wish of this user."""
+    return not any(one.is_wished and not one.needs_prompt for one in of_user(sql, hint.user) if one.id != hint.id)
 
 
 def _was_given_up(sql: sqlite3.Connection, hint: KeptHint, *, without: Sequence[str]) -> bool:
@@ -271,7 +277,7 @@ class HintBook:
     async def leave_to_prompts(self, turns: Sequence[str], *, is_certain: bool = True) -> list[KeptHint]:
         """The hints in use that came from these turns, from now on in prompts: the weights could not learn them.
 
-        If that is not certain, only those for which other corrections that asked for the same were given up before.
+        `is_certain` as in the function `leave_to_prompts`.
         """
         return await self.changing(lambda tx: leave_to_prompts(tx.sql, turns, is_certain=is_certain))
 
