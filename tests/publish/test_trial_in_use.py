@@ -303,23 +303,40 @@ async def test_a_candidate_at_the_gate_comes_first(tmp_path: Path) -> None:
         assert await tried(flow) == 0  # the requests were answered by another version
 
 
-@pytest.mark.parametrize("has_others", [False, True])
-async def test_a_users_only_wish_that_the_gate_refused_for_good_twice_is_left_to_prompts(
-    tmp_path: Path, has_others: bool
+@pytest.mark.parametrize(("has_others", "times"), [(False, 2), (True, 5)])
+async def test_a_wish_that_the_gate_refused_for_good_several_times_is_left_to_prompts(
+    tmp_path: Path, has_others: bool, times: int
 ) -> None:
-    """Once may be chance: the next correction has other demonstrations. So may be a refusal beside other wishes."""
-    async with flowing(tmp_path, Minds(chance={version(number): 0.01 for number in range(1, 5)})) as flow:
-        for name, words in (("a", "Be polite."), ("b", "Please be polite.")):
-            hint = Hint(words)
+    """Once may be chance: the next correction has other demonstrations. Beside other wishes more may be."""
+    async with flowing(tmp_path, Minds(chance={version(number): 0.01 for number in range(1, 20)})) as flow:
+        hint, number = Hint("Be polite."), 0
+        if has_others:
+            await flow.store.hints.adopt("ann", Hint("Use tables."), at_s=9.0)
+        for time in range(1, times + 1):
+            name = f"turn {time}"
+            await flow.store.see_session(Session(name, "ann", "main", 0.0, 1.0))
+            await flow.store.add_turn(replace(turn(name), session=name), chain=name)
+            await flow.store.pair(NextState(name, (message(Role.USER, "No."),), NextStateSource.USER))
+            await flow.store.judge(Verdict(name, -1, VerdictSource.VOTES, hints=(hint,)), keep=hint)
+            await flow.store.admit(a_sample(replace(turn(name), session=name)))
+            for again in (False, True):
+                number += 1
+                await flow.candidate(number, parent=0, turns=(name,), consumed=(name,))
+                assert await flow.stage.once()
+                (kept,) = [one for one in await flow.store.hints.of_user("ann") if one.text == hint.text]
+                assert kept.needs_prompt is (again and time == times)
+
+
+async def test_corrections_of_one_conversation_count_once(tmp_path: Path) -> None:
+    async with flowing(tmp_path, Minds(chance={version(number): 0.01 for number in range(1, 9)})) as flow:
+        hint, names = Hint("Be polite."), ("a", "b", "c")
+        for name in names:
             await flow.talk(turn(name))
             await flow.store.pair(NextState(name, (message(Role.USER, "No."),), NextStateSource.USER))
             await flow.store.judge(Verdict(name, -1, VerdictSource.VOTES, hints=(hint,)), keep=hint)
-            if has_others:
-                await flow.store.hints.adopt("ann", Hint("Use tables."), at_s=9.0)
             await flow.store.admit(a_sample(turn(name)))
-            for again in (0, 1):
-                number = 1 + again + 2 * (name == "b")
-                await flow.candidate(number, parent=0, turns=(name,), consumed=(name,))
-                assert await flow.stage.once()
-                kept, *others = await flow.store.hints.of_user("ann")
-                assert kept.needs_prompt is (number == 4 and not has_others) and bool(others) is has_others
+        for number in (1, 2):
+            await flow.candidate(number, parent=0, turns=names, consumed=names)
+            assert await flow.stage.once()
+        (kept,) = await flow.store.hints.of_user("ann")
+        assert not kept.needs_prompt

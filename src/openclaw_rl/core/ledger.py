@@ -121,7 +121,7 @@ WHAT_TO_DO: dict[str, str] = {
     DropReason.STALE: "raise train.max_lag, or lower train.batch_size so that samples wait less",
     DropReason.NOT_FINITE: "lower trainer.lr, or train in float32",
     DropReason.NOT_LEARNABLE: "`openclaw-rl versions` says why, `openclaw-rl turns` shows what was asked for; lower "
-    "trainer.lr, or use another model. A user's only wish that is given up twice is put into prompts",
+    "trainer.lr, or use another model. A wish that is given up again and again is put into prompts",
     DropReason.EXCLUDED: "nothing: it was left out by hand; judge it by hand on the page to take it back",
     DropReason.DAMAGED: "check the disk, and run `openclaw-rl check`",
     DropReason.TRAINER_FAILED: "see the server's log for why the trainer failed",

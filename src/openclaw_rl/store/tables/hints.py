@@ -22,6 +22,7 @@ from openclaw_rl.store.tables import ledger, listing, turns
 from openclaw_rl.store.threads import Reader, Transaction, Writer
 from openclaw_rl.wording.likeness import is_same_wish, likeness, says_no_more
 
+GIVEN_UP, GIVEN_UP_BESIDE = 2, 5  # conversations after which the weights are not to learn a wish any more
 MOST_GIVEN_UP = 50  # corrections that were given up, the newest, among which others are searched
 MOST_KEPT = 100  # of one user; above it the least recently changed are forgotten, retired ones first
 COLUMNS = "id, user, text, source, state, why, made_s, changed_s, turn, times"
@@ -119,8 +120,9 @@ def retire(sql: sqlite3.Connection, name: str, *, why: str, at_s: float, text: s
 def leave_to_prompts(sql: sqlite3.Connection, turns: Sequence[str], *, is_certain: bool) -> list[KeptHint]:
     """The hints in use that came from these turns, marked as ones that the weights could not learn.
 
-    If that is not certain, only those for which other corrections that asked for the same were given up before, of
-    users who wish for nothing else: else the weights may learn it once they follow the others better.
+    If that is not certain, only those for which so many corrections that asked for the same were given up: `GIVEN_UP`
+    of a user who wishes for nothing else, and `GIVEN_UP_BESIDE` otherwise, since beside other wishes a later correction
+    may be learned.
     """
     found = []
     for name in turns:
@@ -129,7 +131,7 @@ def leave_to_prompts(sql: sqlite3.Connection, turns: Sequence[str], *, is_certai
         for hint in of_user(sql, str(row[0])) if row is not None else ():
             if not hint.is_in_use or hint.needs_prompt or not (hint.turn == name or hint.text in said):
                 continue
-            if is_certain or (_is_only_wish(sql, hint) and _was_given_up(sql, hint, without=turns)):
+            if is_certain or _given_up(sql, hint) >= (GIVEN_UP if _is_only_wish(sql, hint) else GIVEN_UP_BESIDE):
                 found.append(replace(hint, why=NOT_LEARNED))
                 _update(sql, found[-1])
     return found
@@ -140,14 +142,15 @@ def _is_only_wish(sql: sqlite3.Connection, hint: KeptHint) -> bool:
     return not any(one.is_wished and not one.needs_prompt for one in of_user(sql, hint.user) if one.id != hint.id)
 
 
-def _was_given_up(sql: sqlite3.Connection, hint: KeptHint, *, without: Sequence[str]) -> bool:
-    """Whether another correction of this user that asked for the same was given up as not learnable."""
-    rows = sql.execute(
-        "SELECT id FROM turns WHERE +user = ? AND reason = ? ORDER BY seq DESC LIMIT ?",  # + : by the index of reasons
+def _given_up(sql: sqlite3.Connection, hint: KeptHint) -> int:
+    """How many conversations have a correction that asked for the same and was given up as not learnable."""
+    rows = sql.execute(  # + : by the index of reasons
+        "SELECT id, session FROM turns WHERE +user = ? AND reason = ? ORDER BY seq DESC LIMIT ?",
         (plain(hint.user), DropReason.NOT_LEARNABLE.value, MOST_GIVEN_UP),
     ).fetchall()
-    others = [str(row[0]) for row in rows if str(row[0]) not in without]
-    return any(is_same_wish(hint.text, said) for name in others for said in _hints_of(sql, name))
+    return len({
+        session for name, session in rows if any(is_same_wish(hint.text, said) for said in _hints_of(sql, str(name)))
+    })  # fmt: skip
 
 
 def _hints_of(sql: sqlite3.Connection, turn: str) -> list[str]:
