@@ -300,26 +300,28 @@ async def test_one_that_rides_makes_no_step_due_though_the_teacher_was_away(hint
     assert rehearsal.hints == () and not teaches(rehearsal, Wants.HINT)
 
 
+@dataclass
+class Hearing(Showing):
+    """Shows demonstrations to a prompt without hints, and remembers which hints it was told of besides."""
+
+    told: list[Sequence[PlacedHint]] = field(default_factory=list)
+
+    async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+        self.told.append(known)
+        assert bare.tokens == (1, 2, 3)
+        return replace(await assembled(()), shown=SHOWN[1:])
+
+
 async def test_a_correction_of_what_was_said_behind_hints_is_told_by_what_it_does_not_contradict(
     tmp_path: Path,
 ) -> None:
-    told: list[Sequence[PlacedHint]] = []
-
-    class Hearing(Showing):
-        async def demonstrated(
-            self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
-        ) -> Sample:
-            told.append(known)
-            assert bare.tokens == (1, 2, 3)
-            return replace(await assembled(()), shown=SHOWN[1:])
-
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        flow.asks(served=Asked(has_learned=False))
-        flow.asks(base=Hearing())
+        teacher = Hearing()
+        flow.asks(served=Asked(has_learned=False), base=teacher)
         await behind_hints(flow, "a", score=-1, hints=1)
         assert await flow.teach.once()
         [sample] = await flow.store.ready(limit=9)
-        assert [[hint.text for hint in known] for known in told] == [["Be brief."]]
+        assert [[hint.text for hint in known] for known in teacher.told] == [["Be brief."]]
         assert [hint.text for hint in sample.hints] == ["Write in plain sentences, number 0."]
         assert sample.shown == SHOWN[1:]
         assert sample.own == SampledReply((8, 9), (-0.1, -0.2), BASE)  # what the weights say by themselves
@@ -337,22 +339,14 @@ async def test_what_was_said_behind_a_hint_that_the_weights_could_not_learn_teac
 
 
 async def test_its_correction_teaches_the_new_hint_alone(tmp_path: Path) -> None:
-    told: list[Sequence[PlacedHint]] = []
-
-    class Hearing(Showing):
-        async def demonstrated(
-            self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
-        ) -> Sample:
-            told.append(known)
-            return replace(await assembled(()), shown=SHOWN[1:])
-
     async with flowing(tmp_path, wants=Wants.HINT) as flow:
-        flow.asks(served=Asked(has_learned=False), base=Hearing())
+        teacher = Hearing()
+        flow.asks(served=Asked(has_learned=False), base=teacher)
         flow.asks(hints=Kept(unlearned=frozenset({"hint-1"})))
         await behind_hints(flow, "a", score=-1, hints=1)
         assert await flow.teach.once()
         [sample] = await flow.store.ready(limit=9)
-        assert told == [[]]
+        assert teacher.told == [[]]
         assert ([hint.text for hint in sample.hints], sample.prompt) == (
             ["Write in plain sentences, number 0."],
             (1, 2, 3),

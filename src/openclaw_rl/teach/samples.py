@@ -83,7 +83,7 @@ class SampleMaker:
     async def _learnable(self, turn: Turn) -> Sequence[PlacedHint]:
         """The hints in its prompt that the weights may learn."""
         hints = self.teacher.hints
-        return turn.carried if hints is None or not turn.carried else await hints.learnable(turn)
+        return turn.carried if hints is None else await hints.learnable(turn)
 
     async def answers(self, row: JudgedTurn) -> bool:
         """Makes a sample of a reply that was accepted after corrections with hints that had no effect; True if it did.
