@@ -140,9 +140,7 @@ async def test_a_pinned_version_stays(tmp_path: Path) -> None:
         assert (await tried(flow), flow.served.current()) == (0, version(1))
 
 
-async def test_damage_done_a_version_ago_takes_both_back_and_only_its_own_wish_is_left_to_prompts(
-    tmp_path: Path,
-) -> None:
+async def test_damage_done_a_version_ago_takes_both_back_and_leaves_its_wish_to_prompts(tmp_path: Path) -> None:
     minds = Knowing(knows={BASE: TOLD, version(1): LOST, version(2): LOST})
     async with flowing(tmp_path, minds, SETTINGS) as flow:
         await learned(flow, 1)
@@ -152,6 +150,7 @@ async def test_damage_done_a_version_ago_takes_both_back_and_only_its_own_wish_i
         await tried(flow)
         assert flow.served.current().is_base
         assert (await flow.row(2)).why == "rolled back with shared.1, which it was made from"
+        assert [hint.needs_prompt for hint in await flow.store.hints.of_user("ann")] == [True]
 
 
 async def test_damage_of_the_newest_version_leaves_the_one_before(tmp_path: Path) -> None:
