@@ -11,6 +11,7 @@ from openclaw_rl.core.hint import Hint
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Message, Role, TextPart, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
+from openclaw_rl.core.sample import HintPrompt
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.store.db import Store
@@ -22,7 +23,7 @@ ONE = PolicyVersion("shared", 1)
 
 
 async def judged(store: Store, name: str, score: int, hint: str = "", *, said: str = "hm", **how: object) -> None:
-    turn = a_turn(name, session=f"key:{name}", **how)  # type: ignore[arg-type]
+    turn = a_turn(name, **{"session": f"key:{name}", **how})  # type: ignore[arg-type]
     await store.add_turn(turn, chain=name, prefix=name)
     await store.pair(NextState(name, (message(Role.USER, said),), NextStateSource.USER))
     hints = (Hint(hint),) if hint else ()
@@ -169,3 +170,23 @@ async def test_lists_go_by_an_index(tmp_path: Path) -> None:
         plan = " ".join(str(row[3]) for row in sql.execute(f"EXPLAIN QUERY PLAN {question}"))
         assert index in plan and "TEMP B-TREE" not in plan, plan
     sql.close()
+
+
+async def test_a_wish_learned_from_the_reply_that_was_accepted_is_told_in_the_words_of_the_correction_before_it(
+    store: Store, tmp_path: Path
+) -> None:
+    wish = "Write plain sentences without markdown."
+    await judged(store, "else", -1, "Name the year.", said="And the year?", session="key:both")
+    await judged(store, "wrong", -1, wish, said="No markdown, please!", session="key:both")
+    await judged(store, "later", -1, "Be kind.", said="Be nice.", session="key:both")
+    await judged(store, "other", -1, wish, said="no stars", session="key:elsewhere")
+    accepted = a_turn("good", session="key:both")
+    await store.add_turn(accepted, chain="good", prefix="good")
+    await store.pair(NextState("good", (message(Role.USER, "Thanks!"),), NextStateSource.USER))
+    await store.judge(Verdict("good", 1, VerdictSource.VOTES))
+    lesson = replace(a_sample(accepted, score=None), is_taught=True, hints=(HintPrompt(wish, (1, 2)),))
+    await store.admit(lesson)
+    await add_version(store, tmp_path, 1, a_small_adapter, ("good", "wrong"))
+    await store.set_current(ONE, why="")
+    (learned,) = await store.effects.taught()
+    assert (learned.words, learned.hint, learned.turns) == ("No markdown, please!", wish, ("wrong",))

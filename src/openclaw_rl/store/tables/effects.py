@@ -23,6 +23,7 @@ from openclaw_rl.wording.likeness import asks_alike, is_same_wish
 NEWEST = 2000  # verdicts that are considered
 MOST_SINCE = 500  # newest verdicts of a user that are considered
 MOST_WISHES = 30
+MOST_BEFORE = 20  # corrections of a conversation that are searched for the one that an accepted reply answers
 MOST_READ = 400  # turns that taught something: one read must not delay those of requests
 
 
@@ -215,9 +216,26 @@ def _wish(sql: sqlite3.Connection, turn: str, row: VersionRow) -> TaughtWish | N
     if verdict is None or not hints:
         return None
     owner = sql.execute("SELECT user FROM turns WHERE id = ?", (plain(turn),)).fetchone()
-    after = ledger.next_state_of(sql, turn) if verdict.hints else None  # after an accepted reply come thanks
+    # After an accepted reply come thanks; what it was accepted for was said before it.
+    corrected = turn if verdict.hints else _correction_before(sql, turn, hints[0])
+    after = None if corrected is None else ledger.next_state_of(sql, corrected)
     said = after.text if after is not None and after.source is NextStateSource.USER else hints[0]
-    return TaughtWish(str(owner[0]), hints[0], said, row.made_s, row.version, (turn,))
+    return TaughtWish(str(owner[0]), hints[0], said, row.made_s, row.version, (corrected or turn,))
+
+
+def _correction_before(sql: sqlite3.Connection, turn: str, hint: str) -> str | None:
+    """The latest corrected turn before this one in its session that asked for the same as the hint."""
+    rows = sql.execute(
+        "SELECT earlier.id FROM turns AS earlier JOIN turns AS one ON earlier.session = one.session "
+        "JOIN verdicts ON verdicts.turn = earlier.id "
+        "WHERE one.id = ? AND earlier.seq < one.seq AND verdicts.score = -1 ORDER BY earlier.seq DESC LIMIT ?",
+        (plain(turn), MOST_BEFORE),
+    ).fetchall()
+    for (earlier,) in rows:
+        verdict = ledger.verdict_of(sql, str(earlier))
+        if verdict is not None and any(asks_alike(hint, asked.text) for asked in verdict.hints):
+            return str(earlier)
+    return None
 
 
 def _with_since(sql: sqlite3.Connection, wish: TaughtWish) -> TaughtWish:

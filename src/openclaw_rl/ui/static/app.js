@@ -70,8 +70,12 @@ function SignIn({ then, why }) {
 function Navigation({ at, who }) {
   const bar = useRef(null);
   useEffect(() => {
-    const here = bar.current.querySelector("[aria-current]");
-    if (here) here.scrollIntoView({ block: "nearest", inline: "nearest" });
+    const list = bar.current.firstElementChild;
+    const here = list.querySelector("[aria-current]");
+    if (!here) return;
+    // Not scrollIntoView: that also moves the place from which Tab goes on, past the link that skips all this.
+    const [link, shown] = [here, list].map((one) => one.getBoundingClientRect());
+    list.scrollLeft += Math.min(0, link.left - shown.left) + Math.max(0, link.right - shown.right);
   }, [at]);
   return html`<nav aria-label="Views" ref=${bar}>
     <ul>
