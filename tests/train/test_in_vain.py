@@ -64,20 +64,20 @@ FIRST, LAST = 'In grades: Begin the reply with "Good day."', 'In solutions: End 
 
 
 @pytest.mark.parametrize(
-    ("asked", "wish", "again", "returns"),
+    ("asked", "wish", "returns"),
     [
-        ([(MARKED[0],), (MARKED[1],), (MARKED[0],)], (MARKED[0],), 3, 0),
-        ([(MARKED[0],), (PLAIN,), (MARKED[1],), (PLAIN,)], (MARKED[0],), 2, 2),
-        ([(FIRST,), (LAST,), (LAST,), (PLAIN,)], (LAST,), 2, 0),
-        ([(PLAIN, MARKED[0]), (MARKED[1],)], (PLAIN, MARKED[0]), 2, 0),
-        ([(FIRST,), (), (FIRST,)], (FIRST,), 2, 0),  # a result was wrong, too
-        ([(FIRST,), (), (LAST,), (FIRST,)], (FIRST,), 2, 2),
-        ([(FIRST,), (), ()], (FIRST,), 1, 2),
-        ([], (), 0, 0),
+        ([(MARKED[0],), (MARKED[1],), (MARKED[0],)], (MARKED[0],), 0),
+        ([(MARKED[0],), (PLAIN,), (MARKED[1],), (PLAIN,)], (MARKED[0],), 2),
+        ([(FIRST,), (LAST,), (LAST,), (PLAIN,)], (LAST,), 0),
+        ([(PLAIN, MARKED[0]), (MARKED[1],)], (PLAIN, MARKED[0]), 0),
+        ([(FIRST,), (), (FIRST,)], (FIRST,), 0),  # a result was wrong, too
+        ([(FIRST,), (), (LAST,), (FIRST,)], (FIRST,), 2),
+        ([(FIRST,), (), ()], (FIRST,), 2),
+        ([], (), 0),
     ],
 )
-def test_wishes_are_told_apart(asked: list[tuple[str, ...]], wish: tuple[str, ...], again: int, returns: int) -> None:
-    assert told_apart(asked) == (wish, again, returns)
+def test_wishes_are_told_apart(asked: list[tuple[str, ...]], wish: tuple[str, ...], returns: int) -> None:
+    assert told_apart(asked) == (wish, returns)
 
 
 def taught(asked: Sequence[str], turns: int) -> tuple[list[bool], list[PolicyVersion]]:
@@ -103,6 +103,20 @@ def test_what_was_learned_before_it_was_first_asked_for_stays() -> None:
         watch.rests(of_version(at), replace(verdict(f"t{at}", 1 if hint is None else -1), hints=hints))
     (found,) = watch.found()  # since the version which gave the reply that MARKED first objected to
     assert (found.user, found.since, found.wish) == ("t", PolicyVersion(SHARED, 3), (MARKED[0],))
+
+
+def test_while_versions_are_refused_corrections_are_not_in_vain() -> None:
+    def since(versions: Sequence[int]) -> list[PolicyVersion]:
+        watch = CorrectionMonitor(8)
+        for at, number in enumerate(versions):
+            said = turn(f"t{at}", version=PolicyVersion(SHARED, number))
+            watch.rests(said, replace(verdict(said.id, -1), hints=(Hint(MARKED[at % 2]),)))
+        return [found.since for found in watch.found()]
+
+    # Replies of version 3 while all that was learned from their corrections was refused; then 4 and 5 are corrected.
+    assert since([3] * 11 + [4] * 3 + [5] * 2) == []
+    assert since([3] * 10 + [4] * 3 + [5] * 3) == [PolicyVersion(SHARED, 3)]
+    assert since([3] * 10 + [4] * 3 + [5] * 2 + [3] * 3) == []  # back at 3, which learned nothing of it
 
 
 def test_from_who_wants_this_and_that_in_turn_nothing_is_learned_for_a_while() -> None:

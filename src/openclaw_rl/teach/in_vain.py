@@ -22,7 +22,7 @@ from openclaw_rl.wording.likeness import asks_alike
 OFTEN = 0.5
 FEWER = 0.75  # of the earlier count: with this many corrections or less in the later half, they do get fewer
 VERSIONS = 3  # at least this many gave the replies (or `turns`, if less): else hardly anything was learned meanwhile
-AGAIN = 0.75  # times `turns`: this many corrections that ask for the same had no effect
+AGAIN = 0.75  # times `turns`: this many corrections that ask for the same, of versions that could have learned it
 RETURNS = 0.375  # times `turns`: a user who returns this often to an earlier wish contradicts themselves
 REST = 4  # times `turns`: replies from which nothing is learned, twice as many as it took to find out
 USERS = 10_000  # remembered, and as many turns; the users without a reply for the longest time are forgotten first
@@ -114,20 +114,29 @@ class CorrectionMonitor:
         if len(record.latest) < 2 * self.turns or not is_often or later <= FEWER * earlier or not has_learned:
             return False
         corrected = [one for one in record.latest if one.is_corrected]
-        wish, again, returns = told_apart([one.hints for one in corrected])
+        wish, returns = told_apart([one.hints for one in corrected])
+        asked = [one for one in corrected if _ask_alike(one.hints, wish)]
         rests = returns >= max(1, int(RETURNS * self.turns))
-        if not rests and again < max(1, int(AGAIN * self.turns)):
-            return False  # one new wish after the other
+        if not rests and _in_vain(asked) < max(1, int(AGAIN * self.turns)):
+            return False  # one new wish after the other, or its versions were refused
         # What was learned before the wish without effect was first asked for may be good, and is kept.
-        since = record.latest[0] if rests else next(one for one in corrected if _ask_alike(one.hints, wish))
+        since = record.latest[0] if rests else asked[0]
         self._found.append(WithoutEffect(user, since.version, () if rests else tuple(wish)))
         record.latest.clear()
         record.rests = REST * self.turns - 1 if rests else 0
         return rests
 
 
-def told_apart(asked: Sequence[Sequence[str]]) -> tuple[Sequence[str], int, int]:
-    """The hints of the wish that was asked for most often, how often, and how many corrections return to a wish.
+def _in_vain(asked: Sequence[ReplyOutcome]) -> int:
+    """Corrections of versions that could have learned the wish: not of the one that was first corrected for it.
+
+    While all new versions are refused, replies come from that one. Then nothing was learned, so nothing was in vain.
+    """
+    return sum(one.version != asked[0].version for one in asked)
+
+
+def told_apart(asked: Sequence[Sequence[str]]) -> tuple[Sequence[str], int]:
+    """The hints of the wish that was asked for most often, and how many corrections return to a wish.
 
     `asked` are the hints of each correction, oldest first. A correction returns if it asks for an earlier wish after
     another one. One without hints may be about anything: a wrong result, or nothing. These count as returns if they are
@@ -151,7 +160,7 @@ def told_apart(asked: Sequence[Sequence[str]]) -> tuple[Sequence[str], int, int]
     if returns or without > len(with_hints):
         returns += without
     most = max(range(len(wishes)), key=lambda at: times[at], default=None)
-    return ((), 0, returns) if most is None else (wishes[most], times[most], returns)
+    return ((), returns) if most is None else (wishes[most], returns)
 
 
 def _ask_alike(one: Sequence[str], other: Sequence[str]) -> bool:
