@@ -121,6 +121,17 @@ async def test_only_what_a_version_answered_itself_is_tried_and_once(tmp_path: P
         assert await tried(flow) == 0 and not flow.engine.calls
 
 
+async def test_the_same_request_of_another_conversation_is_not_tried_again(tmp_path: Path) -> None:
+    async with flowing(tmp_path, Knowing(knows={BASE: TOLD, version(1): LOST}), SETTINGS) as flow:
+        await learned(flow, 1)
+        await asked(flow, 1, *buys(1))
+        again = replace(turn("again", *buys(1), answer=POLITE), session="again")
+        await flow.store.see_session(Session("again", "ann", "main", 0.0, 1.0))
+        answered = replace(again, completion=replace(again.completion, version=version(1)))
+        await flow.store.add_turn(answered, chain="again")
+        assert await tried(flow) == 1
+
+
 @pytest.mark.parametrize(
     "settings",
     [replace(SETTINGS, trial_turns=0), replace(SETTINGS, gate=False)],

@@ -12,6 +12,7 @@ from openclaw_rl.core.ledger import State
 from openclaw_rl.core.message import Message, Role, TextPart, message
 from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.sample import HintPrompt
+from openclaw_rl.core.turn import TurnKind
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.store.db import Store
@@ -190,3 +191,19 @@ async def test_a_wish_learned_from_the_reply_that_was_accepted_is_told_in_the_wo
     await store.set_current(ONE, why="")
     (learned,) = await store.effects.taught()
     assert (learned.words, learned.hint, learned.turns) == ("No markdown, please!", wish, ("wrong",))
+
+
+async def test_answered_requests_are_told_newest_first_without_side_turns_and_steps(store: Store) -> None:
+    await judged(store, "a", -1)
+    await judged(store, "b", 1, version=ONE)
+    await store.add_turn(a_turn("side", session="key:a", kind=TurnKind.SIDE), chain="side")
+    await store.episodes.begin(Episode("key:try", "alice", "pens", 1000.0))
+    await store.add_turn(replace(a_turn("step", session="key:try"), step=EpisodeStep("key:try", 0)), chain="step")
+    await store.add_turn(a_turn("c", session="key:c", version=ONE), chain="c")
+    found = await store.effects.answered(limit=9)
+    assert [(one.turn, one.session, one.version, one.state, one.score) for one in found] == [
+        ("c", "key:c", ONE, State.SERVED, None),
+        ("b", "key:b", ONE, State.READY, 1),
+        ("a", "key:a", BASE, State.READY, -1),
+    ]
+    assert [one.turn for one in await store.effects.answered(limit=1)] == ["c"]

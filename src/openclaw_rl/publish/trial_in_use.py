@@ -25,7 +25,8 @@ from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.publish.trial_prompts import VersionLessons
 from openclaw_rl.publish.versions import path_to
 from openclaw_rl.store.db import Store
-from openclaw_rl.store.rows import TurnRow, VersionRow
+from openclaw_rl.store.rows import VersionRow
+from openclaw_rl.store.tables.effects import AnsweredRequest
 
 log = logging.getLogger(__name__)
 RECENT = 100  # answered requests that are searched
@@ -77,6 +78,7 @@ class ServedTrial:
     path: Sequence[PolicyVersion]  # down to the scope's first
     lessons: VersionLessons
     tried: dict[str, TriedReply] = field(default_factory=dict)
+    prompts: set[tuple[int, ...]] = field(default_factory=set)  # that it was tried on
     failed: Counter[str] = field(default_factory=Counter)  # how often a request could not be tried
     is_over: bool = False
 
@@ -112,12 +114,12 @@ class TrialInUse:
         """
         if not self.settings.gate or self.settings.trial_turns == 0:
             return False, None
-        newest = await self.store.rows(limit=1, are_steps=False)
-        if not newest or newest[0].turn.id == self._seen:
+        answered = await self.store.effects.answered(limit=RECENT)
+        if not answered or answered[0].turn == self._seen:
             return False, None
-        found = await self._next(await self.store.rows(limit=RECENT, are_steps=False))
+        found = await self._next(answered)
         if found is None:
-            self._seen = newest[0].turn.id
+            self._seen = answered[0].turn
             return False, None
         trial, turn = found
         try:
@@ -125,6 +127,7 @@ class TrialInUse:
         except (EngineError, RequestError) as problem:
             trial.failed[turn.id] += MOST_FAILED if isinstance(problem, BeyondContextError | ContextError) else 1
             raise
+        trial.prompts.add(turn.prompt.tokens)
         if self._is_damaged(trial.shares):
             damaged = await self._blamed(trial)
             if damaged is not None:
@@ -134,26 +137,35 @@ class TrialInUse:
         await self._finish(trial)
         return True, None
 
-    async def _next(self, rows: Sequence[TurnRow]) -> tuple[ServedTrial, Turn] | None:
+    async def _next(self, answered: Sequence[AnsweredRequest]) -> tuple[ServedTrial, Turn] | None:
         """The newest request that a version in service answered and was not tried on."""
-        by_version: dict[PolicyVersion, list[TurnRow]] = {}
+        by_version: dict[PolicyVersion, list[str]] = {}
         complained: set[str] = set()  # conversations
-        for row in reversed(rows):
-            if row.turn.session not in complained:
-                by_version.setdefault(row.turn.completion.version, []).insert(0, row)
-            if row.state is State.PAIRED or (row.verdict is not None and (row.verdict.score or 0) < 0):
-                complained.add(row.turn.session)  # or it is not known yet
+        for one in reversed(answered):
+            if one.session not in complained:
+                by_version.setdefault(one.version, []).insert(0, one.turn)
+            if one.state is State.PAIRED or (one.score or 0) < 0:
+                complained.add(one.session)  # or it is not known yet
         pins = await self.store.orders.pins()
-        for version, answered in by_version.items():
+        for version, turns in by_version.items():
             if version.is_base or version.scope in pins or self.served.current(version.scope) != version:
                 continue
             trial = await self._trial(version)
             if trial is None or trial.is_over:
                 continue
-            for turn in self.gate.turns.usable(answered):
-                if turn.id not in trial.tried and trial.failed[turn.id] < MOST_FAILED:
+            for name in turns:
+                if name in trial.tried or trial.failed[name] >= MOST_FAILED:
+                    continue
+                if (turn := await self._usable(trial, name)) is not None:
                     return trial, turn
+                trial.failed[name] = MOST_FAILED
         return None
+
+    async def _usable(self, trial: ServedTrial, name: str) -> Turn | None:
+        """The turn with its client's prompt; None if the prompt is long, or the version was tried on it."""
+        row = await self.store.row(name)
+        usable = [] if row is None else self.gate.turns.usable([row])
+        return next((turn for turn in usable if turn.prompt.tokens not in trial.prompts), None)
 
     async def _trial(self, version: PolicyVersion) -> ServedTrial | None:
         if version not in self._trials:

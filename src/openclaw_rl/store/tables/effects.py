@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from openclaw_rl.core.ledger import State
 from openclaw_rl.core.next_state import NextStateSource
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.verdict import Verdict
@@ -21,6 +22,7 @@ from openclaw_rl.store.threads import Reader
 from openclaw_rl.wording.likeness import asks_alike, is_same_wish
 
 NEWEST = 2000  # verdicts that are considered
+SEARCHED = 2000  # newest turns that are searched for requests of conversations
 MOST_SINCE = 500  # newest verdicts of a user that are considered
 MOST_WISHES = 30
 MOST_BEFORE = 20  # corrections of a conversation that are searched for the one that an accepted reply answers
@@ -35,6 +37,20 @@ class CorrectionRecord:
     version: PolicyVersion
     is_corrected: bool
     at: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredRequest:
+    """A main turn without its contents, which take long to read: who answered it, and what became of it.
+
+    `score` is that of its verdict; None if there is none yet, or it is not sure.
+    """
+
+    turn: str
+    session: str
+    version: PolicyVersion
+    state: State
+    score: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +80,10 @@ class EffectBook:
     async def outcomes(self, *, limit: int = NEWEST) -> list[CorrectionRecord]:
         """The turns scored last, in the order in which they were served."""
         return await self._reader.do(lambda sql: outcomes(sql, limit))
+
+    async def answered(self, *, limit: int) -> list[AnsweredRequest]:
+        """The newest requests of conversations, newest first; steps of attempts at tasks are left out."""
+        return await self._reader.do(lambda sql: answered(sql, limit))
 
     async def samples(self, turns: Sequence[str]) -> list[Sample]:
         """The samples of these turns, in the order given; those that are gone are left out."""
@@ -117,6 +137,23 @@ def _hints_of(sql: sqlite3.Connection, turn: str, verdict: Verdict) -> tuple[str
 
 def _is_step(sql: sqlite3.Connection, turn: str) -> bool:
     return sql.execute("SELECT 1 FROM episode_steps WHERE turn = ?", (plain(turn),)).fetchone() is not None
+
+
+def answered(sql: sqlite3.Connection, limit: int) -> list[AnsweredRequest]:
+    """The newest requests of conversations among the newest turns, newest first."""
+    rows = sql.execute(
+        "SELECT turns.id, turns.session, turns.version, turns.state, verdicts.score FROM turns "
+        "LEFT JOIN verdicts ON verdicts.turn = turns.id WHERE turns.kind = 'main' "
+        "AND turns.seq > (SELECT MAX(seq) FROM turns) - ? "
+        "AND NOT EXISTS (SELECT 1 FROM episode_steps WHERE turn = turns.id) ORDER BY turns.seq DESC LIMIT ?",
+        (SEARCHED, limit),
+    ).fetchall()
+    return [
+        AnsweredRequest(
+            str(turn), str(session), parse_version(str(name)), State(str(state)), None if score is None else int(score)
+        )
+        for turn, session, name, state, score in rows
+    ]
 
 
 def outcomes(sql: sqlite3.Connection, limit: int) -> list[CorrectionRecord]:
