@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -129,6 +130,18 @@ async def test_the_same_request_of_another_conversation_is_not_tried_again(tmp_p
         await flow.store.see_session(Session("again", "ann", "main", 0.0, 1.0))
         answered = replace(again, completion=replace(again.completion, version=version(1)))
         await flow.store.add_turn(answered, chain="again")
+        assert await tried(flow) == 1
+
+
+async def test_a_damaged_turn_is_left_out(tmp_path: Path) -> None:
+    async with flowing(tmp_path, Knowing(knows={BASE: TOLD, version(1): LOST}), SETTINGS) as flow:
+        await learned(flow, 1)
+        await asked(flow, 1, *buys(1, 2))
+        with sqlite3.connect(tmp_path / "store.db") as sql:
+            sql.execute(
+                "UPDATE bodies SET body = x'0000000000' || zeroblob(9) WHERE seq = (SELECT MAX(seq) FROM bodies)"
+            )
+        sql.close()
         assert await tried(flow) == 1
 
 

@@ -18,7 +18,14 @@ from dataclasses import dataclass, field
 from openclaw_rl.core.ledger import State
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import AdapterError, BeyondContextError, ContextError, EngineError, RequestError
+from openclaw_rl.errors import (
+    AdapterError,
+    BeyondContextError,
+    ContextError,
+    DamageError,
+    EngineError,
+    RequestError,
+)
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import ServedVersions
@@ -162,8 +169,12 @@ class TrialInUse:
         return None
 
     async def _usable(self, trial: ServedTrial, name: str) -> Turn | None:
-        """The turn with its client's prompt; None if the prompt is long, or the version was tried on it."""
-        row = await self.store.row(name)
+        """The turn with its client's prompt; None if the prompt is long or damaged, or the version was tried on it."""
+        try:
+            row = await self.store.row(name)
+        except DamageError as problem:
+            log.warning("cannot try what is served on turn=%s: %s", name, problem.problem)
+            return None
         usable = [] if row is None else self.gate.turns.usable([row])
         return next((turn for turn in usable if turn.prompt.tokens not in trial.prompts), None)
 
