@@ -84,9 +84,13 @@ def _wished(rng: Random, texts: Sequence[str]) -> Heard:
     code = _code(rng)
     said = _said(rng, code)
     text, at = said.text, said.at
-    if rng.random() < 0.1:
-        question = rng.choice(parts(code).slots["question"])
-        text, at = (f"{question} {text}", at + len(question) + 1) if rng.random() < 0.6 else (f"{text} {question}", at)
+    if rng.random() < 0.2:  # with the next request before or after it
+        question = _asked(rng, _code_of(said))
+        question += "" if question[-1] in ".!?" else rng.choice((".", ".", "?", "!", ",", "\n"))
+        if rng.random() < 0.6:
+            text, at = f"{question} {text}", at + len(question) + 1
+        else:
+            text = f"{text} {question}" if text[-1] in ".!?" else f"{text}. {question}"
     if rng.random() < 0.2:  # with something else in the same message
         aside = remark(rng, rng.choice(("small", "praise", "blame", "thanks")), code=_code_of(said)).text
         aside += "" if aside[-1] in ".!?" else rng.choice((".", ".", ",", "!"))
@@ -116,9 +120,9 @@ def wish_heard(rng: Random, texts: Sequence[str], said: Wording) -> Heard:
 def _said(rng: Random, code: str) -> Wording:
     """A message with a wish, in one of three ways: a whole message, a short one, or one from the grammar."""
     form = rng.random()
-    if form < 0.6:
+    if form < 0.68:
         return saying(rng, code, wish=_wish(rng))
-    if form < 0.74:
+    if form < 0.8:
         return brief(rng, code)
     said = wording(rng, wish=_wish(rng), code=code)
     if said.wish not in ("first", "last", "name") or said.at < 0 or rng.random() < 0.4:
@@ -264,7 +268,7 @@ def _varied(text: str, rng: Random) -> str:
 
 
 def _code(rng: Random) -> str:
-    return FILES[0] if rng.random() < 0.45 else rng.choice(FILES[1:])
+    return FILES[0] if rng.random() < 0.5 else rng.choice(FILES[1:])
 
 
 def _code_of(said: Wording) -> str:

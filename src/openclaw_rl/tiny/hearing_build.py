@@ -27,7 +27,7 @@ from openclaw_rl.tiny.wordings import table
 
 CHECKPOINT = "judge-checkpoint-{member}.pt"
 BATCHES = 24  # that are drawn together and sorted by length, so that little padding is computed
-SURE = 0.87  # the certainty that is required of a wish, as `openclaw-rl tiny judge --measure` prints it
+SURE = 0.84  # the certainty that is required of a wish, as `openclaw-rl tiny judge --measure` prints it
 SCORE_SURE = 0.5
 PLACE_SURE = 0.98  # the certainty that is required for a hint about one kind of task only
 
@@ -38,7 +38,7 @@ class Lessons:
 
     form: Form = field(default_factory=Form)
     members: int = 2  # networks whose outputs are averaged: if they differ, the result is unsure
-    steps: int = 7200  # of each member
+    steps: int = 9000  # of each member
     batch: int = 128  # examples
     files: int | None = 120  # source files that ordinary texts are taken from, for replies; None for all
     table_lr: float = 4e-3

@@ -82,9 +82,9 @@ def called(rng: Random) -> str:
     first, last = rng.choice(known["first"]), rng.choice(known["last"])
     if form < 0.45:
         made = first
-    elif form < 0.65:
+    elif form < 0.6:
         made = f"{first} {last}"
-    elif form < 0.75:
+    elif form < 0.78:
         made = f"{rng.choice(known['titles'])} {last if rng.random() < 0.7 else first}"
     elif form < 0.92:
         made = rng.choice(known["nicknames"])
