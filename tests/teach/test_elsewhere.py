@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from elsewhere_double import END, KIND, PLAIN, SHORT, Base, Bytes, ids_of, others, text
 
-from openclaw_rl.core.completion import Span
+from openclaw_rl.core.completion import Scores, Span
 from openclaw_rl.core.facts import StoreFacts
 from openclaw_rl.core.hint import LABEL, PlacedHint
 from openclaw_rl.core.message import Message, Role, ToolCall, message
+from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, SampledReply
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.core.version import BASE
+from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.elsewhere import WARMTH, OtherReplies
 from openclaw_rl.teach.made_up import of_many_kinds, shipped, thanks
@@ -307,3 +309,28 @@ async def test_a_hint_that_changes_what_is_said_is_reported_until_the_memory_is_
     assert bool(found) == (told is not None) and all(PLAIN in each and str(told) in each for each in found)
     asked.let_go()
     assert not [*asked.contradictions.costly()]
+
+
+@dataclass
+class Ends:
+    """Surely says a reply of three tokens, and ends it as likely as the prompt's first token says, in per cent."""
+
+    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
+        return Scores(start, (*(0.0 for _ in prompt.tokens[start:-1]), math.log(prompt.tokens[0] / 100)))
+
+
+@pytest.mark.parametrize(
+    ("given_the_hint", "after_the_reply", "is_contrary"),
+    [
+        (99, 1, False),  # the hint is about other requests; said right after this reply it seems to mean it
+        (80, 1, True),  # the hint is followed sometimes, and here it was not
+        (99, 80, False),
+    ],
+)
+async def test_a_sure_end_of_a_reply_that_a_hint_does_not_concern_contradicts_nothing(
+    given_the_hint: int, after_the_reply: int, is_contrary: bool
+) -> None:
+    check = replace(others(Base()).content, engine=Ends())  # type: ignore[arg-type]
+    said = (*ids_of("plain"), END)
+    hinted, anchored = Prompt((given_the_hint,)), Prompt((after_the_reply,))
+    assert await check.contradicts(hinted, anchored, said) == is_contrary

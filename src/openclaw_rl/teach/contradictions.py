@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 FIRST = 2  # tokens of a reply that are not compared: a reply to a complaint begins differently ("Sure, ...")
 CONTRADICTS_NATS = 3.0  # by which a token must become less likely when the reply without the hint is in the prompt
 SURE, POSSIBLE = math.log(0.6), math.log(0.01)  # probabilities of a token without a hint and with it, in nats
+SURE_END = math.log(0.9)  # from this probability on a reply with a hint surely ends
 TOP_K = 20  # likeliest tokens among which it is looked for
 OPENS_NATS = 3.0  # a token: a second reply whose beginning is less likely than this with the hint alone is left out
 SECONDS = 4  # replies sampled with the corrected reply in the prompt, if others contradict it
@@ -182,12 +183,18 @@ class ContentCheck:
         """Whether a reply to the hinted prompt contradicts the reply that the anchored prompt contains.
 
         It does if a token after the first `FIRST` is at least `CONTRADICTS_NATS` less likely after the anchored prompt.
-        Raises EngineError.
+        An end of which the model is sure with the hint, too, is not compared: if a hint does not concern a request
+        ("In hours: End with ..."), the reply ends as it does without it, but a model takes what is said right after a
+        reply as said about that reply. Raises EngineError.
         """
         hinted_logp, anchored_logp = await asyncio.gather(
             *(reply_logp(self.engine, prompt, said, BASE) for prompt in (hinted, anchored))
         )
-        lost = [before - after for before, after in zip(hinted_logp, anchored_logp, strict=True)]
+        lost = [
+            before - after
+            for token, before, after in zip(said, hinted_logp, anchored_logp, strict=True)
+            if token not in self.stop_ids or before < SURE_END
+        ]
         return max(lost[FIRST:], default=0.0) >= CONTRADICTS_NATS
 
     async def second(self, hinted: Prompt, anchored: Prompt, seed: int, longest: int = 0) -> SampledReply | None:
