@@ -202,9 +202,11 @@ class Gate:
         """Checks that its replies contain only what the base model would say, with or without its users' hints.
 
         Steps of episodes are left out: outcomes should teach what the base model would not say. The version's replies
-        in conversations are still checked.
+        in conversations are still checked; what follows a complaint only if there is nothing else (`after_complaints`).
         """
-        attempt.trials = [trial for trial in attempt.trials if trial.turn.step is None]
+        later = await self.turns.later()
+        trials = [trial for trial in attempt.trials if trial.turn.step is None]
+        attempt.trials = [trial for trial in trials if trial.turn.id not in later] or trials
         if not attempt.trials:
             return
         turns = [trial.turn for trial in attempt.trials]

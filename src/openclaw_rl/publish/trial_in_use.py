@@ -2,8 +2,7 @@
 
 A version may have lost a kind of problem that nobody had asked about when it was tried. Nobody has to notice that, or
 say so: each reply is compared with what the base model would say, with the wishes in its prompt or without them, as at
-the gate. Not looked at is what follows a complaint in a conversation: about a wish that is not learned yet the base
-model and a version may well reply differently, several times in one conversation.
+the gate. What follows a complaint in a conversation is not looked at (`tried_turns.after_complaints`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from openclaw_rl.core.ledger import State
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.errors import (
@@ -30,6 +28,7 @@ from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import ServedVersions
 from openclaw_rl.publish.trial_prompts import VersionLessons
+from openclaw_rl.publish.tried_turns import after_complaints
 from openclaw_rl.publish.versions import path_to
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import VersionRow
@@ -146,13 +145,11 @@ class TrialInUse:
 
     async def _next(self, answered: Sequence[AnsweredRequest]) -> tuple[ServedTrial, Turn] | None:
         """The newest request that a version in service answered and was not tried on."""
+        later = after_complaints(answered)
         by_version: dict[PolicyVersion, list[str]] = {}
-        complained: set[str] = set()  # conversations
-        for one in reversed(answered):
-            if one.session not in complained:
-                by_version.setdefault(one.version, []).insert(0, one.turn)
-            if one.state is State.PAIRED or (one.score or 0) < 0:
-                complained.add(one.session)  # or it is not known yet
+        for one in answered:
+            if one.turn not in later:
+                by_version.setdefault(one.version, []).append(one.turn)
         pins = await self.store.orders.pins()
         for version, turns in by_version.items():
             if version.is_base or version.scope in pins or self.served.current(version.scope) != version:

@@ -14,8 +14,29 @@ from openclaw_rl.core.version import SHARED
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import TurnRow, VersionRow
+from openclaw_rl.store.tables.effects import AnsweredRequest
 
 RECENT = 50  # rows searched for prompts
+FOR_COMPLAINTS = 200  # requests searched for complaints
+
+
+def after_complaints(answered: Sequence[AnsweredRequest], *, until_accepted: bool = False) -> set[str]:
+    """The requests, given newest first, before which somebody complained in their conversation, as far as is known.
+
+    About a wish that is not learned yet the base model and a version may well reply differently, several times in one
+    conversation, and that says nothing of other requests. With `until_accepted` only those up to the next reply of the
+    conversation that was accepted.
+    """
+    complained: set[str] = set()  # conversations
+    found: set[str] = set()
+    for one in reversed(answered):
+        if one.session in complained:
+            found.add(one.turn)
+        if one.state is State.PAIRED or (one.score or 0) < 0:  # or it is not judged yet
+            complained.add(one.session)
+        elif until_accepted and (one.score or 0) > 0:
+            complained.discard(one.session)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +62,27 @@ class TriedTurns:
         return [sample for sample in samples if len(sample.prompt) <= most] or list(samples[:1])
 
     async def recent(self, candidate: VersionRow) -> list[Turn]:
-        """Recent main turns, one for each prompt, those the version was not trained on first.
+        """Recent main turns, one for each prompt, those after complaints last, then those it was trained on.
 
         Turns of conversations and steps of episodes alternate, so that many of one kind do not crowd out the other.
         A user's or agent's version is tried on its owner's turns if there are any.
         """
         own, taught = candidate.version.scope, await self._taught(candidate)
+        later = await self.later()
 
         async def rows_of(scope: str | None) -> list[Turn]:
             kinds = [await self.store.rows(limit=RECENT, scope=scope, are_steps=kind) for kind in (False, True)]
-            lists = [sorted(self._by_prompt(rows).values(), key=lambda turn: turn.id in taught) for rows in kinds]
+            lists = [
+                sorted(self._by_prompt(rows).values(), key=lambda turn: (turn.id in later, turn.id in taught))
+                for rows in kinds
+            ]
             return [turn for pair in zip_longest(*lists) for turn in pair if turn is not None]
 
         return (await rows_of(own) if own != SHARED else []) or await rows_of(None)
+
+    async def later(self) -> set[str]:
+        """The newest requests that followed a complaint in their conversation, up to the next accepted reply."""
+        return after_complaints(await self.store.effects.answered(limit=FOR_COMPLAINTS), until_accepted=True)
 
     async def _taught(self, candidate: VersionRow) -> set[str]:
         """The turns that its step learned from, including those with requests on which a wish was demonstrated."""
@@ -83,13 +112,15 @@ class TriedTurns:
         """Turns that the version is not `tried` on yet.
 
         First those that showed damage of earlier versions, then other users' turns, then those without a correction.
+        None that follows a complaint.
         """
+        later = await self.later()
         used = {turn.prompt.tokens for turn in tried}
         users = {turn.user for turn in tried}
         rows = await self.store.rows(limit=RECENT, are_steps=False)
         liked = {row.turn.id for row in rows if row.verdict is None or not row.verdict.hints}
         turns = [turn for tokens, turn in self._by_prompt(rows).items() if tokens not in used]
         taught = await self._taught(candidate)
-        turns = [turn for turn in turns if turn.id not in taught]
+        turns = [turn for turn in turns if turn.id not in taught and turn.id not in later]
         turns.sort(key=lambda turn: (turn.id not in self.telling, turn.user in users, turn.id not in liked))
         return turns
