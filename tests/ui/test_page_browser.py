@@ -83,6 +83,8 @@ def test_the_first_view_says_what_was_learned_in_the_users_words(taught: PageSer
         held = re.search(r"held in (\d+) of (\d+) repl", card.inner_text())
         assert held is not None and int(held[2]) >= 3 and held[1] == held[2]
         assert "1 correction" in card.inner_text()
+        waits = page.get_by_role("region", name="What waits, and why").inner_text()
+        assert "the hint changes nothing" in waits and "unheeded" not in waits  # reasons are told in plain words
         card.get_by_role("link", name="1 correction").click()
         page.get_by_role("heading", name="One reply").wait_for()
         page.get_by_text(PROBLEMS[0]).first.wait_for()

@@ -48,11 +48,19 @@ export const TurnLink = ({ turn, children }) => html`<a href=${`#/turn/${encodeU
 const HERE = { versions: "versions", rollback: "versions", freeze: "versions", unfreeze: "versions", pin: "versions", unpin: "versions",
   turns: "conversations", inspect: "conversations", hints: "wishes", forget: "forget", keys: "keys", settings: "settings", top: "learning" };
 
+// Commands, names with underscores, reasons of one word after a count ("3 unheeded, 2 no_signal"), and terms.
+const COUNTED = Object.keys(REASONS).filter((name) => !name.includes("_")).join("|");
+const SAID = new RegExp(
+  "(`[^`]*`|(?<!\\.)\\b[a-z]+(?:_[a-z]+)+\\b|(?<=\\d )(?:" + COUNTED + ")(?=[,;.]|$)" +
+    "|\\bnats a token\\b|\\b(?:main )?turns?(?: dropped)?\\b)",
+  "i",
+);
+
 /** The program's own words: commands in backquotes as code, those that this page can do as links; terms in plain words.
 
  `ofReplies` says that its turns are replies, and not what the verb means. */
 export function Said({ text, ofReplies = false }) {
-  return text.split(/(`[^`]*`|(?<!\.)\b[a-z]+(?:_[a-z]+)+\b|\bnats a token\b|\b(?:main )?turns?(?: dropped)?\b)/i).map((piece) => {
+  return text.split(SAID).map((piece) => {
     if (piece.startsWith("`")) {
       const code = html`<code>${piece.slice(1, -1)}</code>`;
       const view = HERE[(piece.match(/^`openclaw-rl ([a-z]+)/) || [])[1]];
