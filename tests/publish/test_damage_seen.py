@@ -15,14 +15,12 @@ from openclaw_rl.core.next_state import NextState, NextStateSource
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.sampling import Sampling
-from openclaw_rl.core.turn import TurnKind
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.publish.gate import GateReport
 from openclaw_rl.publish.replies import BaseReplies
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.trial_prompts import TrialPrompts, VersionLessons, ordinary_requests
-from openclaw_rl.publish.tried_turns import TriedTurns
 from openclaw_rl.testing.renderer import LetterRenderer, ids_of
 from openclaw_rl.testing.turns import a_sample
 
@@ -335,17 +333,13 @@ async def test_what_follows_a_complaint_is_looked_at_only_once_a_reply_was_accep
 async def test_what_follows_a_complaint_is_looked_at_if_there_is_nothing_else(tmp_path: Path) -> None:
     base: dict[str, Says] = {"": {ANSWER: 1.0}}
     odd: dict[str, Says] = {"": {"Dear me! Ann has 7 apples.$": 1.0}}
-    settings = PublishSettings(probe_others=0, kl_max=99.0)
+    settings = PublishSettings(probe_others=0, kl_max=99.0, probe_prompt_tokens=40)
     async with flowing(tmp_path, Knowing(knows={BASE: base, version(1): odd}), settings) as flow:
-        await flow.talk(turn("a", "How many?", answer=ANSWER, kind=TurnKind.SIDE), turn("b", "More!", answer=ANSWER))
+        long = turn("a", "How many apples are there, if all of them are counted twice?", answer=ANSWER)
+        await flow.talk(long, turn("b", "More!", answer=ANSWER))
+        await flow.store.pair(NextState("a", (message(Role.USER, "More!"),), NextStateSource.USER))
+        await flow.store.judge(Verdict("a", -1, VerdictSource.VOTES))
         row = await flow.candidate(1)
         await flow.served.load(row)
-        flow.stage.gate.turns = Complained(flow.store, flow.stage.gate.renderer, settings)
-        assert not (await flow.stage.gate.check(row, parent=version(0))).passed
-
-
-class Complained(TriedTurns):
-    """All that was asked follows a complaint."""
-
-    async def later(self) -> set[str]:
-        return {"a", "b"}
+        found = await flow.stage.gate.check(row, parent=version(0))
+        assert not found.passed and found.metrics["gate_departs"] == pytest.approx(1.0, abs=1e-6)

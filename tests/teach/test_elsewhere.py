@@ -313,7 +313,7 @@ async def test_a_hint_that_changes_what_is_said_is_reported_until_the_memory_is_
 
 @dataclass
 class Ends:
-    """Surely says a reply of three tokens, and ends it as likely as the prompt's first token says, in per cent."""
+    """Surely says any reply, and ends it as likely as the prompt's first token says, in per cent."""
 
     async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
         return Scores(start, (*(0.0 for _ in prompt.tokens[start:-1]), math.log(prompt.tokens[0] / 100)))

@@ -64,20 +64,22 @@ FIRST, LAST = 'In grades: Begin the reply with "Good day."', 'In solutions: End 
 
 
 @pytest.mark.parametrize(
-    ("asked", "wish", "returns"),
+    ("asked", "wish", "again", "returns"),
     [
-        ([(MARKED[0],), (MARKED[1],), (MARKED[0],)], (MARKED[0],), 0),
-        ([(MARKED[0],), (PLAIN,), (MARKED[1],), (PLAIN,)], (MARKED[0],), 2),
-        ([(FIRST,), (LAST,), (LAST,), (PLAIN,)], (LAST,), 0),
-        ([(PLAIN, MARKED[0]), (MARKED[1],)], (PLAIN, MARKED[0]), 0),
-        ([(FIRST,), (), (FIRST,)], (FIRST,), 0),  # a result was wrong, too
-        ([(FIRST,), (), (LAST,), (FIRST,)], (FIRST,), 2),
-        ([(FIRST,), (), ()], (FIRST,), 2),
-        ([], (), 0),
+        ([(MARKED[0],), (MARKED[1],), (MARKED[0],)], (MARKED[0],), 3, 0),
+        ([(MARKED[0],), (PLAIN,), (MARKED[1],), (PLAIN,)], (MARKED[0],), 2, 2),
+        ([(FIRST,), (LAST,), (LAST,), (PLAIN,)], (LAST,), 2, 0),
+        ([(PLAIN, MARKED[0]), (MARKED[1],)], (PLAIN, MARKED[0]), 2, 0),
+        ([(FIRST,), (), (FIRST,)], (FIRST,), 2, 0),  # a result was wrong, too
+        ([(FIRST,), (), (LAST,), (FIRST,)], (FIRST,), 2, 2),
+        ([(FIRST,), (), ()], (FIRST,), 1, 2),
+        ([], (), 0, 0),
     ],
 )
-def test_wishes_are_told_apart(asked: list[tuple[str, ...]], wish: tuple[str, ...], returns: int) -> None:
-    assert told_apart(asked) == (wish, returns)
+def test_wishes_are_told_apart(asked: list[tuple[str, ...]], wish: tuple[str, ...], again: int, returns: int) -> None:
+    found, at, returned = told_apart(asked)
+    assert (found, len(at), returned) == (wish, again, returns)
+    assert all(asked[index] for index in at)  # one without hints asks for nothing
 
 
 def taught(asked: Sequence[str], turns: int) -> tuple[list[bool], list[PolicyVersion]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openclaw_rl.core.protocols import Engine, Renderer
@@ -51,11 +51,15 @@ class GateReport:
 
 @dataclass(slots=True)
 class GateTrial:
-    """One version being tried: the measurements so far, and the reason against it."""
+    """One version being tried: the measurements so far, and the reason against it.
+
+    `later` are the requests that followed a complaint (`TriedTurns.later`).
+    """
 
     candidate: VersionRow
     parent: PolicyVersion
     turns: Sequence[Turn]
+    later: Collection[str]
     metrics: dict[str, float] = field(default_factory=dict)
     against: str = ""
     trials: Sequence[replies.TrialReply] = ()
@@ -88,8 +92,9 @@ class Gate:
         """The report. Raises EngineError or RequestError if the engine cannot try it now."""
         if not self.settings.gate:
             return GateReport(True, "not tried: the gate is off")
-        turns = await self.turns.recent(candidate)
-        attempt = GateTrial(candidate, parent, turns, {"gate_turns": float(len(turns))})
+        later = await self.turns.later()
+        turns = await self.turns.recent(candidate, later)
+        attempt = GateTrial(candidate, parent, turns, later, {"gate_turns": float(len(turns))})
         for measure in (self._near, self._speaks, self._departs, self._follows, self._knows):
             await measure(attempt)
             if attempt.against:
@@ -204,15 +209,14 @@ class Gate:
         Steps of episodes are left out: outcomes should teach what the base model would not say. The version's replies
         in conversations are still checked; what follows a complaint only if there is nothing else (`after_complaints`).
         """
-        later = await self.turns.later()
         trials = [trial for trial in attempt.trials if trial.turn.step is None]
-        attempt.trials = [trial for trial in trials if trial.turn.id not in later] or trials
+        attempt.trials = [trial for trial in trials if trial.turn.id not in attempt.later] or trials
         if not attempt.trials:
             return
         turns = [trial.turn for trial in attempt.trials]
         known = await self._lessons(attempt, turns)
         own = await self._prompts.of_turns(turns, known)
-        further = await self.turns.others(attempt.candidate, attempt.turns[: self.settings.probes])
+        further = await self.turns.others(attempt.candidate, attempt.turns[: self.settings.probes], attempt.later)
         most = self.settings.probe_others // 2
         others = await self._prompts.of_turns(further[:most], known)
         unasked = await self._prompts.of_nobody(known, own, most=self.settings.probe_others - len(others))

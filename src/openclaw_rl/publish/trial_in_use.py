@@ -16,14 +16,7 @@ from dataclasses import dataclass, field
 
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.errors import (
-    AdapterError,
-    BeyondContextError,
-    ContextError,
-    DamageError,
-    EngineError,
-    RequestError,
-)
+from openclaw_rl.errors import AdapterError, BeyondContextError, ContextError, DamageError, EngineError, RequestError
 from openclaw_rl.publish.gate import Gate
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.swap import ServedVersions
@@ -70,9 +63,10 @@ class DamagedVersion:
 
 @dataclass(frozen=True, slots=True)
 class TriedReply:
-    """How likely a version departs on one request of a conversation."""
+    """How likely a version departs on one request of a conversation; `prompt` are its ids."""
 
     session: str
+    prompt: tuple[int, ...]
     share: float
 
 
@@ -84,7 +78,6 @@ class ServedTrial:
     path: Sequence[PolicyVersion]  # down to the scope's first
     lessons: VersionLessons
     tried: dict[str, TriedReply] = field(default_factory=dict)
-    prompts: set[tuple[int, ...]] = field(default_factory=set)  # that it was tried on
     failed: Counter[str] = field(default_factory=Counter)  # how often a request could not be tried
     is_over: bool = False
 
@@ -129,11 +122,11 @@ class TrialInUse:
             return False, None
         trial, turn = found
         try:
-            trial.tried[turn.id] = TriedReply(turn.session, await self._departs(trial, turn, trial.path[0]))
+            share = await self._departs(trial, turn, trial.path[0])
         except (EngineError, RequestError) as problem:
             trial.failed[turn.id] += MOST_FAILED if isinstance(problem, BeyondContextError | ContextError) else 1
             raise
-        trial.prompts.add(turn.prompt.tokens)
+        trial.tried[turn.id] = TriedReply(turn.session, turn.prompt.tokens, share)
         if self._is_damaged(trial.shares):
             damaged = await self._blamed(trial)
             if damaged is not None:
@@ -173,7 +166,8 @@ class TrialInUse:
             log.warning("cannot try what is served on turn=%s: %s", name, problem.problem)
             return None
         usable = [] if row is None else self.gate.turns.usable([row])
-        return next((turn for turn in usable if turn.prompt.tokens not in trial.prompts), None)
+        known = {one.prompt for one in trial.tried.values()}
+        return next((turn for turn in usable if turn.prompt.tokens not in known), None)
 
     async def _trial(self, version: PolicyVersion) -> ServedTrial | None:
         if version not in self._trials:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
@@ -61,14 +61,15 @@ class TriedTurns:
         most = self.settings.probe_prompt_tokens
         return [sample for sample in samples if len(sample.prompt) <= most] or list(samples[:1])
 
-    async def recent(self, candidate: VersionRow) -> list[Turn]:
-        """Recent main turns, one for each prompt, those after complaints last, then those it was trained on.
+    async def recent(self, candidate: VersionRow, later: Collection[str]) -> list[Turn]:
+        """Recent main turns, one for each prompt: first those that are neither `later` ones nor trained on.
+
+        Then come those that it was trained on, then those after complaints.
 
         Turns of conversations and steps of episodes alternate, so that many of one kind do not crowd out the other.
         A user's or agent's version is tried on its owner's turns if there are any.
         """
         own, taught = candidate.version.scope, await self._taught(candidate)
-        later = await self.later()
 
         async def rows_of(scope: str | None) -> list[Turn]:
             kinds = [await self.store.rows(limit=RECENT, scope=scope, are_steps=kind) for kind in (False, True)]
@@ -108,13 +109,12 @@ class TriedTurns:
             found.setdefault(bare.tokens, replace(turn, prompt=bare, carried=()))
         return found
 
-    async def others(self, candidate: VersionRow, tried: Sequence[Turn]) -> list[Turn]:
+    async def others(self, candidate: VersionRow, tried: Sequence[Turn], later: Collection[str]) -> list[Turn]:
         """Turns that the version is not `tried` on yet.
 
         First those that showed damage of earlier versions, then other users' turns, then those without a correction.
-        None that follows a complaint.
+        None of the `later` ones.
         """
-        later = await self.later()
         used = {turn.prompt.tokens for turn in tried}
         users = {turn.user for turn in tried}
         rows = await self.store.rows(limit=RECENT, are_steps=False)

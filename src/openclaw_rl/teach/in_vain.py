@@ -114,8 +114,8 @@ class CorrectionMonitor:
         if len(record.latest) < 2 * self.turns or not is_often or later <= FEWER * earlier or not has_learned:
             return False
         corrected = [one for one in record.latest if one.is_corrected]
-        wish, returns = told_apart([one.hints for one in corrected])
-        asked = [one for one in corrected if _ask_alike(one.hints, wish)]
+        wish, at, returns = told_apart([one.hints for one in corrected])
+        asked = [corrected[index] for index in at]
         rests = returns >= max(1, int(RETURNS * self.turns))
         if not rests and _in_vain(asked) < max(1, int(AGAIN * self.turns)):
             return False  # one new wish after the other, or its versions were refused
@@ -135,32 +135,32 @@ def _in_vain(asked: Sequence[ReplyOutcome]) -> int:
     return sum(one.version != asked[0].version for one in asked)
 
 
-def told_apart(asked: Sequence[Sequence[str]]) -> tuple[Sequence[str], int]:
-    """The hints of the wish that was asked for most often, and how many corrections return to a wish.
+def told_apart(asked: Sequence[Sequence[str]]) -> tuple[Sequence[str], Sequence[int], int]:
+    """The hints of the wish that was asked for most often, at which places, and how many corrections return to a wish.
 
     `asked` are the hints of each correction, oldest first. A correction returns if it asks for an earlier wish after
     another one. One without hints may be about anything: a wrong result, or nothing. These count as returns if they are
     the most, or if others return, but not beside a wish that is merely repeated.
     """
     wishes: list[Sequence[str]] = []
-    times: list[int] = []
+    places: list[list[int]] = []
     last, returns = -1, 0
-    with_hints = [hints for hints in asked if hints]
-    for hints in with_hints:
-        known = [at for at, wish in enumerate(wishes) if _ask_alike(hints, wish)]
+    with_hints = [(at, hints) for at, hints in enumerate(asked) if hints]
+    for at, hints in with_hints:
+        known = [number for number, wish in enumerate(wishes) if _ask_alike(hints, wish)]
         if not known:
             wishes.append(hints)
-            times.append(0)
+            places.append([])
             known = [len(wishes) - 1]
         elif last not in known:
             returns += 1
         last = last if last in known else known[-1]
-        times[last] += 1
+        places[last].append(at)
     without = len(asked) - len(with_hints)
     if returns or without > len(with_hints):
         returns += without
-    most = max(range(len(wishes)), key=lambda at: times[at], default=None)
-    return ((), returns) if most is None else (wishes[most], returns)
+    most = max(range(len(wishes)), key=lambda number: len(places[number]), default=None)
+    return ((), (), returns) if most is None else (wishes[most], places[most], returns)
 
 
 def _ask_alike(one: Sequence[str], other: Sequence[str]) -> bool:

@@ -86,21 +86,21 @@ def _wished(rng: Random, texts: Sequence[str]) -> Heard:
     text, at = said.text, said.at
     if rng.random() < 0.2:  # with the next request before or after it
         question = _asked(rng, _code_of(said))
-        question += "" if question[-1] in ".!?" else rng.choice((".", ".", "?", "!", ",", "\n"))
-        if rng.random() < 0.6:
-            text, at = f"{question} {text}", at + len(question) + 1
-        else:
-            text = f"{text} {question}" if text[-1] in ".!?" else f"{text}. {question}"
+        text, at = _beside(rng, text, at, question, ends=(".", ".", "?", "!", ",", "\n"), before=0.6)
     if rng.random() < 0.2:  # with something else in the same message
         aside = remark(rng, rng.choice(("small", "praise", "blame", "thanks")), code=_code_of(said)).text
-        aside += "" if aside[-1] in ".!?" else rng.choice((".", ".", ",", "!"))
-        if rng.random() < 0.75:
-            text, at = f"{aside} {text}", at + len(aside) + 1
-        else:
-            text = f"{text} {aside}" if text[-1] in ".!?" else f"{text}. {aside}"
+        text, at = _beside(rng, text, at, aside, ends=(".", ".", ",", "!"), before=0.75)
     if rng.random() < HURRIED:
         text, at = typed(rng, text, code, at=at if said.at >= 0 else -1, written=said.written)
     return wish_heard(rng, texts, replace(said, text=text, at=at if said.at >= 0 else -1))
+
+
+def _beside(rng: Random, text: str, at: int, other: str, *, ends: Sequence[str], before: float) -> tuple[str, int]:
+    """The text with another one before it (with this probability) or after it, and the new place of what is at `at`."""
+    other += "" if other[-1] in ".!?" else rng.choice(ends)
+    if rng.random() < before:
+        return f"{other} {text}", at + len(other) + 1
+    return (f"{text} {other}" if text[-1] in ".!?" else f"{text}. {other}"), at
 
 
 def wish_heard(rng: Random, texts: Sequence[str], said: Wording) -> Heard:
