@@ -266,3 +266,12 @@ async def test_a_folder_that_no_step_was_committed_for_goes_where_it_learned_fro
         (versions / name / "manifest.json").write_text(json.dumps(manifest | {"version": f"shared.{number}"}))
     await home.erase(ForgetTarget(user="ann"))
     assert sorted(path.name for path in versions.iterdir()) == ["shared.1", "shared.8"]
+
+
+async def test_what_an_external_trainer_sent_to_a_server_that_was_killed_is_forgotten_too(home: Home) -> None:
+    await lived(home, with_canary=True)
+    lease = home.folder / "handed-back" / "of-a-killed-server"
+    lease.mkdir(parents=True)
+    (lease / "adapter_model.safetensors").write_bytes(f"weights that learned {CANARY}".encode())
+    await home.erase(ForgetTarget(user="ann"))
+    assert not lease.parent.exists()

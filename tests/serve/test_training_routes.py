@@ -99,7 +99,7 @@ async def feeding(renderer: ChatRenderer, store: Store, folder: Path) -> AsyncIt
     model, clock = folder / "model", Clock(0.0)
     model.mkdir(exist_ok=True)
     save_file({f"{LAYER}.weight": np.zeros((6, 4), np.float32)}, model / "model.safetensors")
-    trainer = ExternalTrainer(model, SETTINGS, clock)
+    trainer = ExternalTrainer(model, SETTINGS, folder / "received", clock)
 
     def change(parts: ServeParts) -> ServeParts:
         return replace(parts, training=trainer)

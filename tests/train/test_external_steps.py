@@ -39,7 +39,7 @@ def a_trainer(folder: Path) -> ExternalTrainer:
     }
     save_file(weights, made / WEIGHTS)
     (made / CONFIG).write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 4}))
-    return ExternalTrainer(model, TrainerSettings(kind="external", rank=2, alpha=4.0))
+    return ExternalTrainer(model, TrainerSettings(kind="external", rank=2, alpha=4.0), folder / "received")
 
 
 async def handed_back(trainer: ExternalTrainer, made: Path) -> str:
@@ -83,3 +83,17 @@ async def test_a_server_that_dies_after_the_hand_back_offers_the_batch_again(tmp
         await handed_back(trainer, tmp_path / "made")
         assert await again
         assert [row.turns for row in await flow.store.versions() if row.turns] == [("a",)]
+
+
+async def test_what_a_killed_server_received_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    trainer = a_trainer(tmp_path)
+    async with flowing(tmp_path / "home", trainer=trainer, settings=AT_ONCE) as flow:  # type: ignore[arg-type]
+        await flow.judged("a", -1)
+        await flow.teach.once()
+        stepping = asyncio.create_task(flow.stage.once())
+        await handed_back(trainer, tmp_path / "made")
+        assert await stepping
+        assert list(trainer.received.iterdir())  # as it lies there when the server is killed
+        assert trainer.received.stat().st_mode & 0o077 == 0
+        ExternalTrainer(trainer.model, trainer.settings, trainer.received)
+        assert not trainer.received.exists()

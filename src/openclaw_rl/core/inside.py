@@ -8,7 +8,19 @@ from pathlib import Path
 from openclaw_rl.errors import StoreError
 
 ASIDE = "aside"  # the folder of files that a repair replaced or could not use
-OWN = ("store.db", "store.db-wal", "versions", "pictures", "certificates", "lock", "api_key", "keys.json", ASIDE)
+HANDED_BACK = "handed-back"  # the folder of adapters that an external trainer sends, until their step is over
+OWN = (
+    "store.db",
+    "store.db-wal",
+    "versions",
+    "pictures",
+    "certificates",
+    "lock",
+    "api_key",
+    "keys.json",
+    ASIDE,
+    HANDED_BACK,
+)
 OLD_ASIDE = "store.db.damaged-*"  # the earlier names of stores that were put aside
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from openclaw_rl.config import Config
-from openclaw_rl.core.inside import is_inside, put_aside, remove
+from openclaw_rl.core.inside import HANDED_BACK, is_inside, put_aside, remove
 from openclaw_rl.core.manifest import Manifest, version_folder, versions_folder
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.to_end import to_end
@@ -289,7 +289,8 @@ def _clean(home: Path, held: Forgetting) -> None:
     for path in asides:
         remove(home, path)
     log.info("removed the folders of forgetting=%s", held.id)
-    remove(home, home / SCRATCH)
+    for name in (SCRATCH, HANDED_BACK):
+        remove(home, home / name)
     sql = open_writer(home / NAME)
     try:
         sweep(home, sql)

@@ -198,7 +198,7 @@ async def loaded(ground: OpenedHome) -> AsyncIterator[Installation]:
         engine = await open_engine(config.engine, folder, rank=config.trainer.rank, hosts=places.hosts(POLICY))
         log.info("opened engine seconds=%.3f", time.monotonic() - begin)
         stack.push_async_callback(engine.aclose)
-        trainer = open_trainer(folder, trainer_settings)
+        trainer = open_trainer(folder, trainer_settings, config.home)
         stack.push_async_callback(trainer.aclose)
         base = EngineChat(engine, renderer, renderer.ends(engine.info.eos_ids))
         judge, own = await _judge(

@@ -13,7 +13,6 @@ import math
 import re
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,17 +59,23 @@ class OfferedBatch:
 
 @dataclass(slots=True)
 class ExternalTrainer:
-    """Implements `core.protocols.Trainer` for the server, and `core.feed.TrainingFeed` for the external program."""
+    """Implements `core.protocols.Trainer` for the server, and `core.feed.TrainingFeed` for the external program.
+
+    What is handed back lies in `received` until its step is over. What a server that was killed left there is removed.
+    """
 
     model: Path
     settings: TrainerSettings
+    received: Path
     clock: Callable[[], float] = time.monotonic
     _offer: OfferedBatch | None = None
     _offered: asyncio.Event = field(default_factory=asyncio.Event)
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _folder: Path | None = None  # contains a folder for each lease
     _made: Path | None = None  # the adapter of the last step
     _given_back: dict[str, str] = field(default_factory=dict)  # lease -> digest
+
+    def __post_init__(self) -> None:
+        self._forget_files()
 
     @property
     def progress(self) -> StepProgress | None:
@@ -97,8 +102,7 @@ class ExternalTrainer:
         finally:
             self._offer = None
             self._offered.clear()
-        assert self._folder is not None
-        self._made = self._folder / offer.lease
+        self._made = self.received / offer.lease
         return StepReport(took_step=True, metrics=metrics)
 
     async def rebase(self, *, resume: Path, under: Path | None) -> None:
@@ -248,14 +252,12 @@ class ExternalTrainer:
         check_adapter(folder, model=self.model, rank=settings.rank, alpha=settings.alpha, start=offer.start)
 
     def _place(self, lease: str) -> Path:
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="openclaw-rl-feed-"))
-        return self._folder / lease
+        self.received.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self.received / lease
 
     def _forget_files(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = self._made = None
+        shutil.rmtree(self.received, ignore_errors=True)
+        self._made = None
 
 
 def _ended(lease: str) -> RequestError:
