@@ -18,6 +18,7 @@ from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import BeyondContextError, RequestError
 from openclaw_rl.teach.asking import are_shown, concerns, reply_logp
 from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
+from openclaw_rl.teach.leaning import MOST, Leaning, are_needed, drawn_at_most
 from openclaw_rl.teach.other_requests import OtherRequests, Request, words_of
 from openclaw_rl.teach.results import last_number, loses_number
 from openclaw_rl.teach.settings import TeachSettings
@@ -87,14 +88,48 @@ class OtherReplies:
         later = await self.requests.later(turn, said)
         taught = (*opened, *await self._all(turn, later, hint, known))
         checks = await self._all(turn, spare, hint, known)
-        found = [
-            *(each for each in taught if each is not None),
-            *((replace(each[0], is_check=True), each[1]) for each in checks if each is not None),
-        ]
+        asked = [*zip(requests, opened, strict=True), *zip(spare, checks, strict=True)]
+        leaning, more = await self._where_it_gives_content(turn, hint, known, asked)
+        marked = [(replace(one, is_check=one.prompt not in leaning), is_slip) for one, is_slip in filter(None, checks)]
+        found = [*(each for each in (*taught, *more) if each is not None), *marked]
         slipped = sum(is_slip for _, is_slip in found)
         if slipped:
             log.info("slips turn=%s: in %d of %d replies to other requests", turn.id, slipped, len(found))
         return tuple(made for made, is_slip in found if not is_slip or slipped > MOST_SLIP * len(found))
+
+    async def _where_it_gives_content(
+        self, turn: Turn, hint: str, known: Sequence[PlacedHint], asked: Sequence[tuple[Request, Shown | None]]
+    ) -> tuple[set[tuple[int, ...]], list[Shown | None]]:
+        """The prompts of those replies that lean on the hint, and replies to more such requests.
+
+        Both are empty if fewer lean on it than `are_needed`.
+        """
+        made = [(words_of(request.messages), shown[0]) for request, shown in asked if shown is not None]
+        leaning = Leaning.of(self.engine, self.renderer, hint, [words for words, _ in made])
+        found = await asyncio.gather(*(leaning.leans(words, reply) for words, reply in made))
+        if not are_needed(found):
+            return set(), []
+        most = drawn_at_most([reply for _, reply in made])
+        drawn = await self.requests.drawn_besides(turn, [request for request, _ in asked], most)
+        at_once = asyncio.Semaphore(AT_ONCE)
+
+        async def leans(request: Request, seed: int) -> bool:
+            async with at_once:
+                bare = await self.prompt(turn, request.messages)
+                told = None if bare is None else await self._drawn(AskedRequest(turn, request, bare, seed), [hint])
+                if bare is None or told is None or told[1] is None or told[2] is None:
+                    return False
+                reply = OtherRequestReply(bare.tokens, HintPrompt(hint, told[1].tokens), told[2])
+                return await leaning.leans(words_of(request.messages), reply)
+
+        lean = await asyncio.gather(*(leans(request, seed) for seed, request in enumerate(drawn)))
+        chosen = [request for request, is_leaning in zip(drawn, lean, strict=True) if is_leaning][:MOST]
+        log.info(
+            "leaning turn=%s: %d of %d replies to other requests; %d more of %d",
+            turn.id, sum(found), len(found), len(chosen), len(drawn),
+        )  # fmt: skip
+        prompts = {reply.prompt for (_, reply), is_leaning in zip(made, found, strict=True) if is_leaning}
+        return prompts, await self._all(turn, chosen, hint, known)
 
     async def _all(
         self, turn: Turn, requests: Sequence[Request], hint: str, known: Sequence[PlacedHint]

@@ -21,7 +21,7 @@ from openclaw_rl.core.hint import last_user_index
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.teach.made_up import MadeUpRequests, of_many_kinds, shipped, thanks
+from openclaw_rl.teach.made_up import TRIES, MadeUpRequests, of_many_kinds, shipped, thanks
 from openclaw_rl.teach.settings import TeachSettings
 
 LATER = 2  # one less than the most requests in the middle of conversations
@@ -85,6 +85,15 @@ class OtherRequests:
         spare = spread(spare, checks // 2)
         left = of_many_kinds([words for words in drawn if words not in seen], checks - len(spare))
         return found, [*spare, *(Request((*system, message(Role.USER, words)), length=length) for words in left)]
+
+    async def drawn_besides(self, turn: Turn, asked: Sequence[Request], most: int) -> list[Request]:
+        """At most this many requests that the base model makes up besides those that were `asked`."""
+        system = [item for item in turn.messages if item.role is Role.SYSTEM][:1]
+        seen = {words_of(turn.messages), *(words_of(one.messages) for one in asked)}
+        drawn = await self.made_up.drawn(turn, system, -(-(most + len(asked)) // TRIES))
+        length = max((one.length for one in asked), default=0)
+        fresh = [words for words in drawn if words not in seen][:most]
+        return [Request((*system, message(Role.USER, words)), length=length) for words in fresh]
 
     def _openings(self, turn: Turn, others: Sequence[Turn], seen: set[str]) -> list[Request]:
         """The requests of turns that open a conversation, without those whose words were `seen`, which are added."""
