@@ -46,7 +46,7 @@ async def leans(
     reply = SampledReply(said, (told,) * len(said), BASE)
     made = OtherRequestReply(ids_of(REQUEST), HintPrompt(hint, ids_of(f"{REQUEST}\n{hint}")), reply)
     many = (*requests, *(f"Which is request {number}?" for number in range(9)))
-    return await Leaning.of(Untold(at=at), Whole(), hint, many).leans(REQUEST, made)
+    return await Leaning.of(Untold(at=at), Whole(), many).leans(REQUEST, made)
 
 
 BOB, LAST_BOB, SIGN = SAID.index("Bob"), SAID.rindex("Bob"), SAID.index("<")

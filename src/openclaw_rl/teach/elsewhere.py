@@ -105,7 +105,7 @@ class OtherReplies:
         Both are empty if fewer lean on it than `are_needed`.
         """
         made = [(words_of(request.messages), shown[0]) for request, shown in asked if shown is not None]
-        leaning = Leaning.of(self.engine, self.renderer, hint, [words for words, _ in made])
+        leaning = Leaning.of(self.engine, self.renderer, [words for words, _ in made])
         found = await asyncio.gather(*(leaning.leans(words, reply) for words, reply in made))
         if not are_needed(found):
             return set(), []

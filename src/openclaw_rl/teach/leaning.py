@@ -35,22 +35,21 @@ _SENTENCE_ENDS = (".", "!", "?", "\n", "\u3002", "\uff01", "\uff1f")
 
 @dataclass(frozen=True, slots=True)
 class Leaning:
-    """Whether replies to other requests lean on a hint. `common` are words that many of the requests contain."""
+    """Whether replies to other requests lean on their hints. `common` are words that many of the requests contain."""
 
     engine: Engine
     renderer: Renderer
-    hint: str
     common: frozenset[str]
 
     @classmethod
-    def of(cls, engine: Engine, renderer: Renderer, hint: str, requests: Sequence[str]) -> Leaning:
+    def of(cls, engine: Engine, renderer: Renderer, requests: Sequence[str]) -> Leaning:
         """For these requests, by their texts."""
         counts = Counter(word for text in requests for word in set(words_in(text)))
         common = (word for word, count in counts.items() if count > RARE * len(requests))
-        return cls(engine, renderer, hint, frozenset((*common, *words_in(hint))))
+        return cls(engine, renderer, frozenset(common))
 
     async def leans(self, words: str, made: OtherRequestReply) -> bool:
-        """Whether the reply to the request of these words leans on the hint. Raises EngineError."""
+        """Whether the reply to the request of these words leans on its hints. Raises EngineError."""
         told, said = made.reply.logp, made.reply.tokens
         untold = await reply_logp(self.engine, Prompt(made.prompt), said, BASE)
         places = [
@@ -58,7 +57,7 @@ class Leaning:
             for place in range(FIRST, len(said))
             if told[place] >= SURE and untold[place] <= LOST and untold[place - 1] >= ON_TRACK
         ]
-        own = set(words_in(words)) - self.common
+        own = set(words_in(words)) - self.common - set(words_in(made.hint.text))
         return any([await self._is_one_of(own, said, place) for place in places])
 
     async def _is_one_of(self, words: set[str], said: tuple[int, ...], place: int) -> bool:
