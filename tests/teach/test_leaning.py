@@ -40,7 +40,7 @@ class Untold(Base):
 
 
 async def leans(
-    *at: tuple[int, float], told: float = -0.05, hint: str = SHORT, requests: Sequence[str] = (REQUEST,) * 1
+    *at: tuple[int, float], told: float = -0.05, hint: str = SHORT, requests: Sequence[str] = (REQUEST,)
 ) -> bool:
     said = (*ids_of(SAID), END)
     reply = SampledReply(said, (told,) * len(said), BASE)

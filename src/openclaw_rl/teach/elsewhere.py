@@ -106,7 +106,7 @@ class OtherReplies:
         """
         made = [(words_of(request.messages), shown[0]) for request, shown in asked if shown is not None]
         leaning = Leaning.of(self.engine, self.renderer, [words for words, _ in made])
-        found = await asyncio.gather(*(leaning.leans(words, reply) for words, reply in made))
+        found = [await leaning.leans(words, reply) for words, reply in made]
         if not are_needed(found):
             return set(), []
         most = drawn_at_most([reply for _, reply in made])
@@ -115,12 +115,8 @@ class OtherReplies:
 
         async def leans(request: Request, seed: int) -> bool:
             async with at_once:
-                bare = await self.prompt(turn, request.messages)
-                told = None if bare is None else await self._drawn(AskedRequest(turn, request, bare, seed), [hint])
-                if bare is None or told is None or told[1] is None or told[2] is None:
-                    return False
-                reply = OtherRequestReply(bare.tokens, HintPrompt(hint, told[1].tokens), told[2])
-                return await leaning.leans(words_of(request.messages), reply)
+                told = await self._told(turn, request, hint, seed)
+                return told is not None and await leaning.leans(words_of(request.messages), told)
 
         lean = await asyncio.gather(*(leans(request, seed) for seed, request in enumerate(drawn)))
         chosen = [request for request, is_leaning in zip(drawn, lean, strict=True) if is_leaning][:MOST]
@@ -130,6 +126,18 @@ class OtherReplies:
         )  # fmt: skip
         prompts = {reply.prompt for (_, reply), is_leaning in zip(made, found, strict=True) if is_leaning}
         return prompts, await self._all(turn, chosen, hint, known)
+
+    async def _told(self, turn: Turn, request: Request, hint: str, seed: int) -> OtherRequestReply | None:
+        """A reply to a request with this hint alone, unchecked; None if there is none or the context has no room."""
+        bare = await self.prompt(turn, request.messages)
+        if bare is None:
+            return None
+        try:
+            _, hinted, said = await self._drawn(AskedRequest(turn, request, bare, seed), [hint])
+        except BeyondContextError:
+            return None
+        found = HintPrompt(hint, hinted.tokens) if hinted is not None else None
+        return None if found is None or said is None else OtherRequestReply(bare.tokens, found, said)
 
     async def _all(
         self, turn: Turn, requests: Sequence[Request], hint: str, known: Sequence[PlacedHint]
