@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 import pytest
 from elsewhere_double import END, SHORT, Base, Bytes, ids_of, others, text
 
-from openclaw_rl.core.completion import Scores, Span
+from openclaw_rl.core.completion import SampledToken, Scores, Span
 from openclaw_rl.core.hint import LABEL
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
+from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.errors import BeyondContextError
 from openclaw_rl.teach.leaning import DRAWN_TOKENS, MOST_DRAWN, Leaning, are_needed, drawn_at_most
 from openclaw_rl.testing.turns import a_turn
 
@@ -92,9 +94,18 @@ def test_fewer_are_drawn_where_replies_are_long() -> None:
 class Copies(Base):
     """Told to be short it repeats the second and the last word of a request; without the hint it loses the last one
     if that is in `lost`.
+
+    There is no room for requests that end with `too_long`.
     """
 
     lost: tuple[str, ...] = ()
+    too_long: str = "?"
+
+    async def generate(self, prompt: Prompt, sampling: Sampling, version: PolicyVersion) -> AsyncIterator[SampledToken]:
+        if f"{self.too_long}?" in text(prompt.tokens):
+            raise BeyondContextError("too many tokens")
+        async for item in super().generate(prompt, sampling, version):
+            yield item
 
     def says(self, read: str, seed: int | None = None) -> str:
         words = read.partition("?")[0].split()
@@ -112,10 +123,10 @@ class Copies(Base):
 NAMES = [f"n{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(200)]
 
 
-async def lessons(lost: Sequence[str]) -> tuple[list[str], list[str]]:
+async def lessons(lost: Sequence[str], *, too_long: str = "?") -> tuple[list[str], list[str]]:
     """The last words of the requests that are learned from, and of those that are checks."""
     made_up = tuple(f"has z{number} met {name}?" for number, name in enumerate(NAMES))
-    found = others(Copies(invented=made_up, lost=tuple(lost)), most=4, checks=4)
+    found = others(Copies(invented=made_up, lost=tuple(lost), too_long=too_long), most=4, checks=4)
     found.renderer = Whole()
     shown = await found.shown(a_turn("t"), SHORT, [])
     asked = [
@@ -132,3 +143,5 @@ async def test_more_requests_are_made_up_where_the_hint_gives_content_and_its_ch
     assert {*some, *checks} <= {*taught} and left == []
     assert set(taught) <= {*plain, *some, *checks}  # none of those at which the hint gives form alone
     assert (await lessons(some)) == (plain, checks)  # none of those that were asked at first leans: nothing is known
+    taught, _ = await lessons([*some, *checks], too_long=some[0])
+    assert {*some, *checks} - {*taught} == {some[0]}
