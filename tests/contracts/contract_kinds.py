@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, as
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -112,8 +113,9 @@ async def scripted_trainer() -> AsyncIterator[Trainer]:
 @asynccontextmanager
 async def local_trainer() -> AsyncIterator[Trainer]:
     """The bundled model's, in a process of its own."""
-    async with aclosing(open_trainer(model_folder("bundled"), SETTINGS)) as trainer:
-        yield trainer
+    with TemporaryDirectory() as home:
+        async with aclosing(open_trainer(model_folder("bundled"), SETTINGS, Path(home))) as trainer:
+            yield trainer
 
 
 def letters() -> RendererKind:
