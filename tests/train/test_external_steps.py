@@ -19,6 +19,7 @@ from openclaw_rl.core.manifest import read_manifest
 from openclaw_rl.core.version import SHARED, PolicyVersion
 from openclaw_rl.errors import RequestError
 from openclaw_rl.trainers.external.trainer import ExternalTrainer
+from openclaw_rl.trainers.open import open_trainer
 from openclaw_rl.trainers.settings import TrainerSettings
 
 ONE = PolicyVersion(SHARED, 1)
@@ -60,6 +61,7 @@ async def test_what_is_handed_back_becomes_a_version_and_the_sample_is_consumed(
         stepping = asyncio.create_task(flow.stage.once())
         await handed_back(trainer, tmp_path / "made")
         assert await stepping
+        assert trainer.received.stat().st_mode & 0o077 == 0
         row = await flow.store.version(ONE)
         assert row is not None and row.folder is not None and row.turns == ("a",)
         assert read_manifest(row.folder).metrics["loss"] == 0.5
@@ -85,15 +87,12 @@ async def test_a_server_that_dies_after_the_hand_back_offers_the_batch_again(tmp
         assert [row.turns for row in await flow.store.versions() if row.turns] == [("a",)]
 
 
-async def test_what_a_killed_server_received_is_removed_by_the_next_one(tmp_path: Path) -> None:
-    trainer = a_trainer(tmp_path)
-    async with flowing(tmp_path / "home", trainer=trainer, settings=AT_ONCE) as flow:  # type: ignore[arg-type]
-        await flow.judged("a", -1)
-        await flow.teach.once()
-        stepping = asyncio.create_task(flow.stage.once())
-        await handed_back(trainer, tmp_path / "made")
-        assert await stepping
-        assert list(trainer.received.iterdir())  # as it lies there when the server is killed
-        assert trainer.received.stat().st_mode & 0o077 == 0
-        ExternalTrainer(trainer.model, trainer.settings, trainer.received)
-        assert not trainer.received.exists()
+@pytest.mark.parametrize("kind", ["external", "local"])
+async def test_what_a_killed_server_received_is_removed_by_the_next_one(tmp_path: Path, kind: str) -> None:
+    settings = TrainerSettings(kind=kind)
+    killed = open_trainer(tmp_path, TrainerSettings(kind="external"), tmp_path)
+    assert isinstance(killed, ExternalTrainer)
+    killed.received.mkdir()
+    (killed.received / WEIGHTS).write_bytes(b"of somebody's words")
+    open_trainer(tmp_path, settings, tmp_path)
+    assert not killed.received.exists()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from openclaw_rl.core.hint import PlacedHint, last_user_index, orders, with_hints
 from openclaw_rl.core.message import Message
@@ -49,6 +50,7 @@ class AskedRequest:
 
 Reading = tuple[Sequence[str], Prompt | None, SampledReply | None]  # hints, the prompt with them, and a reply to it
 Shown = tuple[OtherRequestReply, bool]  # and whether it slips
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -100,7 +102,7 @@ class OtherReplies:
     async def _where_it_gives_content(
         self, turn: Turn, hint: str, known: Sequence[PlacedHint], asked: Sequence[tuple[Request, Shown | None]]
     ) -> tuple[set[tuple[int, ...]], list[Shown | None]]:
-        """The prompts of those replies that lean on the hint, and replies to more such requests.
+        """The prompts of those replies that lean on the hint, and replies to more such requests, drawn anew with all checks.
 
         Both are empty if fewer lean on it than `are_needed`.
         """
@@ -111,14 +113,12 @@ class OtherReplies:
             return set(), []
         most = drawn_at_most([reply for _, reply in made])
         drawn = await self.requests.drawn_besides(turn, [request for request, _ in asked], most)
-        at_once = asyncio.Semaphore(AT_ONCE)
 
-        async def leans(request: Request, seed: int) -> bool:
-            async with at_once:
-                told = await self._told(turn, request, hint, seed)
-                return told is not None and await leaning.leans(words_of(request.messages), told)
+        async def leans(request: Request, seed: int) -> bool | None:
+            told = await self._told(turn, request, hint, seed)
+            return None if told is None else await leaning.leans(words_of(request.messages), told)
 
-        lean = await asyncio.gather(*(leans(request, seed) for seed, request in enumerate(drawn)))
+        lean = await _each(drawn, leans)
         chosen = [request for request, is_leaning in zip(drawn, lean, strict=True) if is_leaning][:MOST]
         log.info(
             "leaning turn=%s: %d of %d replies to other requests; %d more of %d",
@@ -128,30 +128,19 @@ class OtherReplies:
         return prompts, await self._all(turn, chosen, hint, known)
 
     async def _told(self, turn: Turn, request: Request, hint: str, seed: int) -> OtherRequestReply | None:
-        """A reply to a request with this hint alone, unchecked; None if there is none or the context has no room."""
+        """A reply to a request with this hint alone, unchecked; None if there is none."""
         bare = await self.prompt(turn, request.messages)
         if bare is None:
             return None
-        try:
-            _, hinted, said = await self._drawn(AskedRequest(turn, request, bare, seed), [hint])
-        except BeyondContextError:
+        _, hinted, said = await self._drawn(AskedRequest(turn, request, bare, seed), [hint])
+        if hinted is None or said is None:
             return None
-        found = HintPrompt(hint, hinted.tokens) if hinted is not None else None
-        return None if found is None or said is None else OtherRequestReply(bare.tokens, found, said)
+        return OtherRequestReply(bare.tokens, HintPrompt(hint, hinted.tokens), said)
 
     async def _all(
         self, turn: Turn, requests: Sequence[Request], hint: str, known: Sequence[PlacedHint]
     ) -> list[Shown | None]:
-        at_once = asyncio.Semaphore(AT_ONCE)
-
-        async def one(request: Request, seed: int) -> Shown | None:
-            async with at_once:
-                try:
-                    return await self._shown(turn, request, hint, known, seed)
-                except BeyondContextError:
-                    return None
-
-        return await asyncio.gather(*(one(request, seed) for seed, request in enumerate(requests)))
+        return await _each(requests, lambda request, seed: self._shown(turn, request, hint, known, seed))
 
     async def _shown(
         self, turn: Turn, request: Request, hint: str, known: Sequence[PlacedHint], seed: int
@@ -302,6 +291,20 @@ class OtherReplies:
             return await asyncio.to_thread(self.renderer.prompt, messages, turn.tools, None, options=turn.options)
         except (RequestError, ValueError):
             return None
+
+
+async def _each(requests: Sequence[Request], ask: Callable[[Request, int], Awaitable[T | None]]) -> list[T | None]:
+    """What is answered to each request and its place as the seed; None if the model's context has no room for it."""
+    at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def one(request: Request, seed: int) -> T | None:
+        async with at_once:
+            try:
+                return await ask(request, seed)
+            except BeyondContextError:
+                return None
+
+    return await asyncio.gather(*(one(request, seed) for seed, request in enumerate(requests)))
 
 
 def _with(messages: Sequence[Message], hints: Sequence[str]) -> tuple[Message, ...]:

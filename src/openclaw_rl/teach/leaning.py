@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median_high
 
 from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.protocols import Engine, Renderer
@@ -30,7 +31,7 @@ RARE = 0.25  # share of the requests that contain a word, at most: others belong
 LEAST, SHARE = 3, 0.08  # replies that lean on the hint, and their share of all, from which on more requests are needed
 MOST = 64  # further requests of that kind
 MOST_DRAWN, DRAWN_TOKENS = 384, 16_000  # requests among which these are looked for, and the length of their replies
-_SENTENCE_ENDS = (".", "!", "?", "\n", "\u3002", "\uff01", "\uff1f")
+_SENTENCE_ENDS = (".", "!", "?", "\n", "\u3002", "\uff01", "\uff1f", "\u061f", "\u0964")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,10 @@ class Leaning:
             if told[place] >= SURE and untold[place] <= LOST and untold[place - 1] >= ON_TRACK
         ]
         own = set(words_in(words)) - self.common - set(words_in(made.hint.text))
-        return any([await self._is_one_of(own, said, place) for place in places])
+        for place in places:
+            if await self._is_one_of(own, said, place):
+                return True
+        return False
 
     async def _is_one_of(self, words: set[str], said: tuple[int, ...], place: int) -> bool:
         """Whether one of these words begins here, and no sentence does: sentences begin as the form wants it."""
@@ -77,5 +81,4 @@ def are_needed(leaning: Sequence[bool]) -> bool:
 
 def drawn_at_most(replies: Sequence[OtherRequestReply]) -> int:
     """How many further requests are drawn: fewer where replies are long."""
-    lengths = sorted(len(made.reply.tokens) for made in replies)
-    return min(MOST_DRAWN, DRAWN_TOKENS // max(1, lengths[len(lengths) // 2]))
+    return min(MOST_DRAWN, DRAWN_TOKENS // median_high(len(made.reply.tokens) for made in replies))

@@ -91,7 +91,7 @@ class OtherRequests:
         system = [item for item in turn.messages if item.role is Role.SYSTEM][:1]
         seen = {words_of(turn.messages), *(words_of(one.messages) for one in asked)}
         drawn = await self.made_up.drawn(turn, system, -(-(most + len(asked)) // TRIES))
-        length = max((one.length for one in asked), default=0)
+        length = int(statistics.median([one.length for one in asked] or [0]))
         fresh = [words for words in drawn if words not in seen][:most]
         return [Request((*system, message(Role.USER, words)), length=length) for words in fresh]
 

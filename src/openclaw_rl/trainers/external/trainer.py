@@ -61,7 +61,7 @@ class OfferedBatch:
 class ExternalTrainer:
     """Implements `core.protocols.Trainer` for the server, and `core.feed.TrainingFeed` for the external program.
 
-    What is handed back lies in `received` until its step is over. What a server that was killed left there is removed.
+    What is handed back lies in `received` until its step is over.
     """
 
     model: Path
@@ -73,9 +73,6 @@ class ExternalTrainer:
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _made: Path | None = None  # the adapter of the last step
     _given_back: dict[str, str] = field(default_factory=dict)  # lease -> digest
-
-    def __post_init__(self) -> None:
-        self._forget_files()
 
     @property
     def progress(self) -> StepProgress | None:
