@@ -102,9 +102,9 @@ class OtherReplies:
     async def _where_it_gives_content(
         self, turn: Turn, hint: str, known: Sequence[PlacedHint], asked: Sequence[tuple[Request, Shown | None]]
     ) -> tuple[set[tuple[int, ...]], list[Shown | None]]:
-        """The prompts of those replies that lean on the hint, and replies to more such requests, drawn anew with all checks.
+        """The prompts of those replies that lean on the hint, and replies to more such requests.
 
-        Both are empty if fewer lean on it than `are_needed`.
+        The latter are drawn anew, as all others are. Both are empty if fewer lean on it than `are_needed`.
         """
         made = [(words_of(request.messages), shown[0]) for request, shown in asked if shown is not None]
         leaning = Leaning.of(self.engine, self.renderer, [words for words, _ in made])
