@@ -308,11 +308,22 @@ async def test_requests_that_a_wish_was_shown_on_are_tried_last(tmp_path: Path) 
         assert prompts_of(flow.engine)[0] == "New?"
 
 
-@pytest.mark.parametrize(("score", "share"), [(None, 0.0), (1, 1.0)])
-async def test_what_follows_a_complaint_is_looked_at_only_once_a_reply_was_accepted(
-    tmp_path: Path, score: int | None, share: float
+@pytest.mark.parametrize(
+    ("score", "then", "share"),
+    [
+        (None, [], 0.0),
+        (1, ["Politely, thanks!"], 0.0),
+        (1, ["Politely, thanks!", "Politely again?"], 1.0),
+        (0, ["Politely, well.", "Politely again?"], 0.0),
+    ],
+)
+async def test_what_follows_a_complaint_is_looked_at_only_after_a_reply_was_accepted(
+    tmp_path: Path, score: int | None, then: list[str], share: float
 ) -> None:
-    """A version replies oddly to the second message of a conversation, whose first reply was corrected."""
+    """A version replies oddly to what follows in a conversation whose first reply was corrected.
+
+    The message that accepts a reply is not looked at, either: it is no other request.
+    """
     base: dict[str, Says] = {"Be polite.": {POLITE: 1.0}, "": {ANSWER: 1.0}}
     odd: dict[str, Says] = {"Politely": {"Dear me! Ann has 7 apples.$": 1.0}, "": {ANSWER: 1.0}}
     settings = PublishSettings(probe_others=0, kl_max=99.0)
@@ -321,9 +332,9 @@ async def test_what_follows_a_complaint_is_looked_at_only_once_a_reply_was_accep
         await flow.store.pair(NextState("a", (message(Role.USER, "Politely!"),), NextStateSource.USER))
         await flow.store.judge(Verdict("a", -1, VerdictSource.VOTES))
         if score is not None:
-            await flow.store.pair(NextState("b", (message(Role.USER, "Thanks"),), NextStateSource.USER))
+            await flow.store.pair(NextState("b", (message(Role.USER, then[0]),), NextStateSource.USER))
             await flow.store.judge(Verdict("b", score, VerdictSource.VOTES))
-            await flow.talk(turn("c", "Politely again?", answer=ANSWER))
+            await flow.talk(*(turn(f"then-{at}", said, answer=ANSWER) for at, said in enumerate(then)))
         row = await flow.candidate(1)
         await flow.served.load(row)
         found = await flow.stage.gate.check(row, parent=version(0))

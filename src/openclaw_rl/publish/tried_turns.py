@@ -24,18 +24,22 @@ def after_complaints(answered: Sequence[AnsweredRequest], *, until_accepted: boo
     """The requests, given newest first, before which somebody complained in their conversation, as far as is known.
 
     About a wish that is not learned yet the base model and a version may well reply differently, several times in one
-    conversation, and that says nothing of other requests. With `until_accepted` only those up to the next reply of the
-    conversation that was accepted.
+    conversation, and that says nothing of other requests. With `until_accepted` only those up to the message that
+    accepts a reply: what follows it is another request.
     """
     complained: set[str] = set()  # conversations
+    accepted: set[str] = set()  # those of them whose last reply was accepted, by the message that comes next
     found: set[str] = set()
     for one in reversed(answered):
         if one.session in complained:
             found.add(one.turn)
+        if one.session in accepted:
+            accepted.discard(one.session)
+            complained.discard(one.session)
         if one.state is State.PAIRED or (one.score or 0) < 0:  # or it is not judged yet
             complained.add(one.session)
-        elif until_accepted and (one.score or 0) > 0:
-            complained.discard(one.session)
+        elif until_accepted and one.session in complained and (one.score or 0) > 0:
+            accepted.add(one.session)
     return found
 
 
@@ -82,7 +86,7 @@ class TriedTurns:
         return (await rows_of(own) if own != SHARED else []) or await rows_of(None)
 
     async def later(self) -> set[str]:
-        """The newest requests that followed a complaint in their conversation, up to the next accepted reply."""
+        """The newest requests that followed a complaint in their conversation, up to the message that accepts a reply."""
         return after_complaints(await self.store.effects.answered(limit=FOR_COMPLAINTS), until_accepted=True)
 
     async def _taught(self, candidate: VersionRow) -> set[str]:
