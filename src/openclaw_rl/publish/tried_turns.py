@@ -86,7 +86,7 @@ class TriedTurns:
         return (await rows_of(own) if own != SHARED else []) or await rows_of(None)
 
     async def later(self) -> set[str]:
-        """The newest requests that followed a complaint in their conversation, up to the message that accepts a reply."""
+        """The newest requests after a complaint in their conversation, up to the message that accepts a reply."""
         return after_complaints(await self.store.effects.answered(limit=FOR_COMPLAINTS), until_accepted=True)
 
     async def _taught(self, candidate: VersionRow) -> set[str]:
