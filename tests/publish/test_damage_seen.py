@@ -199,20 +199,28 @@ class Inventive(Knowing):
         return super().reply(prompt, sampling, version)
 
 
-@pytest.mark.parametrize(("missed", "tried"), [(0.0, 3), (2.0, 48)])
+@pytest.mark.parametrize(
+    ("step", "tried"),
+    [
+        ({"checks_missed": 0.0}, 3),
+        ({"checks_missed": 2.0}, 48),
+        ({"checks_missed": 3.0, "checks": 64.0}, 3),
+        ({"checks_missed": 4.0, "checks": 64.0}, 48),
+    ],
+)
 async def test_a_step_that_failed_its_checks_is_tried_on_many_requests_that_nobody_made(
-    tmp_path: Path, missed: float, tried: int
+    tmp_path: Path, step: dict[str, float], tried: int
 ) -> None:
     says: dict[str, Says] = {"bees": {"I do not know.$": 1.0}, "": {ANSWER: 1.0}}
     minds = Inventive(knows={BASE: {"": {ANSWER: 1.0}}, version(1): says})
     async with flowing(tmp_path, minds, PublishSettings(probe_others=3, kl_max=99.0)) as flow:
         flow.stage.gate._prompts.renderer = Opening(last_message)
         await flow.talk(turn("a", "How many?", answer=ANSWER))
-        row = replace(await flow.candidate(1), metrics={"checks_missed": missed})
+        row = replace(await flow.candidate(1), metrics=step)
         await flow.served.load(row)
         found = await flow.stage.gate.check(row, parent=version(0))
     assert min(minds.seeds) >= 100_000  # teaching begins at 0
-    assert (found.metrics["gate_departs_unasked_of"], found.passed) == (tried, not missed)
+    assert (found.metrics["gate_departs_unasked_of"], found.passed) == (tried, tried == 3)
 
 
 class Opening(LetterRenderer):

@@ -79,13 +79,36 @@ async def test_some_requests_are_made_up_however_many_the_user_has_asked() -> No
 async def test_what_is_left_of_the_users_own_and_of_made_up_requests_checks_what_was_learned() -> None:
     mine = [a_turn(f"earlier {number}", f"What is {number} + 3?") for number in range(12)]
     engine = Base(invented=("how are things", "what is the time", "where is the key"))
-    found, left = await others(engine, *mine, most=8, checks=6).requests.openings(a_turn("t"))
+    found, left = await others(engine, *mine, most=8).requests.openings(a_turn("t"), 6)
     assert not {one.messages for one in found} & {one.messages for one in left}
     assert [one.turn for one in left[:3]] == ["earlier 4", "earlier 5", "earlier 7"]
     assert [one.messages[-1].text for one in left[3:]] == ["how are things"]
     made = await others(engine, *mine, most=8, checks=6).shown(a_turn("t"), "Reply briefly.", ())
     assert [one.is_check for one in made] == [False] * (len(made) - 4) + [True] * 4
     assert not any(one.is_check for one in await others(engine, *mine, most=8).shown(a_turn("t"), "Reply briefly.", ()))
+
+
+@pytest.mark.parametrize(
+    ("checks", "known", "reply", "before", "found"),
+    [
+        (64, 0, 10, 0, 64),
+        (64, 1, 10, 0, 32),
+        (64, 9, 10, 0, 16),  # each is read with each of the ten hints
+        (64, 0, 400, 0, 20),
+        (64, 0, 4000, 0, 16),
+        (64, 0, 10, 4000, 16),
+        (8, 9, 4000, 4000, 8),
+        (0, 0, 10, 0, 0),
+    ],
+)
+async def test_checks_are_fewer_where_each_takes_long(
+    checks: int, known: int, reply: int, before: int, found: int
+) -> None:
+    turn = a_turn("t", "x" * before + "What is 2 + 2?", reply="y" * (reply - 1))
+    engine = Base(invented=tuple(f"how are things in room {number}" for number in range(100)))
+    hints = [PlacedHint(0, str(number), f"In grades: say {number}.") for number in range(known)]
+    made = await others(engine, most=1, checks=checks).shown(turn, "Reply briefly.", hints)
+    assert sum(one.is_check for one in made) == found
 
 
 def test_made_up_requests_are_of_many_kinds_however_rare() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 from trainer_models import Recorder, policy_logp, settings_of
 
 from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
 from openclaw_rl.core.version import BASE
-from openclaw_rl.trainers.lessons import check_lessons, lessons
+from openclaw_rl.trainers import lora
+from openclaw_rl.trainers.lessons import Lesson, check_lessons, lessons
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import MethodSettings
 
@@ -52,6 +55,30 @@ def test_a_step_learns_from_a_check_that_it_would_answer_otherwise(trainer_model
     assert (found["without"][1]["checks"], found["without"][1]["checks_missed"]) == (0.0, 0.0)
     assert found["with"][0] > found["without"][0] + 0.5
     assert found["with"][1]["updates"] > found["without"][1]["updates"]
+
+
+def test_checks_are_read_again_after_those_that_were_missed_were_learned(
+    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is mended for one may be lost for another."""
+    sample = corrected(recorder, sure=0.0)
+    (first,) = sample.elsewhere
+    second = replace(first, prompt=(5, 4), hint=HintPrompt("say the other thing", (5, 4, 40, 41, 42, 43)))
+    asked: list[list[tuple[int, ...]]] = []
+
+    def one_after_the_other(model: object, held: Sequence[Lesson], *_: object) -> list[Lesson]:
+        asked.append([one.sample.prompt for one in held])
+        return list(held[:1])
+
+    monkeypatch.setattr(lora, "missed", one_after_the_other)
+    trainer = LoraTrainer.open(trainer_model, settings_of())
+    two = replace(sample, elsewhere=(first, second))
+    before = max(float(policy_logp(trainer, one.sample).sum()) for one in check_lessons([two], MethodSettings()))
+    report = trainer.step([two])
+    assert asked == [[(4, 5), (5, 4)], [(5, 4)]]
+    assert (report.metrics["checks"], report.metrics["checks_missed"]) == (2.0, 2.0)
+    learned = [float(policy_logp(trainer, one.sample).sum()) for one in check_lessons([two], MethodSettings())]
+    assert min(learned) > before + 0.5
 
 
 def test_the_progress_of_a_step_that_goes_on_counts_on(trainer_model: Path, recorder: Recorder) -> None:

@@ -31,6 +31,7 @@ LEAST_UNASKED = 2  # generated requests: one alone is not enough evidence
 DOUBT = 4.0  # a share of departures within a quarter and twice its bound is measured on more prompts
 DOUBT_ABOVE = 2.0
 MORE = 2  # times `probes`: how many more
+MISSED = 1 / 16  # share of a step's checks from which on it counts as having failed at them
 MOST_UNASKED = 48  # generated requests that a doubtful version is tried on
 MANY_UNASKED, OF_MANY = 24, 1.5  # from so many on their bound is that of other users' requests, times this
 DEPARTING = (
@@ -270,12 +271,13 @@ class Gate:
         own: Sequence[TrialPrompt],
         known: VersionLessons,
     ) -> None:
-        """Adds many generated requests if the first ones depart, or the step failed at requests it was not taught on.
+        """Adds many generated requests if the first ones depart, or the step failed at checks.
 
         Nobody may have asked for the kind of thing that a version has lost.
         """
         doubt = self.settings.margins.departs_others_max / DOUBT
-        failed = attempt.candidate.metrics.get("checks_missed", 0.0) > 0
+        step = attempt.candidate.metrics
+        failed = step.get("checks_missed", 0.0) >= max(1.0, MISSED * step.get("checks", 0.0))
         if self.settings.probe_others and (failed or (group and mean_departure(group) > doubt)):
             many = await self._prompts.of_nobody(known, own, most=MOST_UNASKED, in_doubt=True)
             tried = {prompt.bare.tokens for prompt in unasked}

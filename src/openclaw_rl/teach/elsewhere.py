@@ -29,7 +29,9 @@ log = logging.getLogger(__name__)
 DRAWS, DRAW_SEEDS = 4, 1_000  # of a reply to several hints until it shows all of them, and between their seeds
 AT_ONCE = 2  # requests that are handled at the same time
 WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to begin occurs as often as it is chosen
-REPLIES_HELD = 64  # of the base model to requests without hints: generated requests are the same for each correction
+LEAST_CHECKS = 16  # if `checks` are not set to fewer
+CHECK_TOKENS, CHECK_PROMPT = 8_000, 2_048  # of the replies to more than these, and the longest prompt with more
+REPLIES_HELD = 192  # of the base model to requests without hints: generated requests are the same for each correction
 MOST_SLIP = 0.5  # share of the replies that slip: if there are more, none is left out for it
 
 
@@ -84,7 +86,7 @@ class OtherReplies:
         """
         if self.settings.other_requests == 0:
             return ()
-        requests, spare = await self.requests.openings(turn, with_shipped=with_shipped)
+        requests, spare = await self.requests.openings(turn, self._checks(turn, known), with_shipped=with_shipped)
         opened = await self._all(turn, requests, hint, known)
         said = [(one, made[0].reply.tokens) for one, made in zip(requests, opened, strict=True) if made is not None]
         later = await self.requests.later(turn, said)
@@ -98,6 +100,12 @@ class OtherReplies:
         if slipped:
             log.info("slips turn=%s: in %d of %d replies to other requests", turn.id, slipped, len(found))
         return tuple(made for made, is_slip in found if not is_slip or slipped > MOST_SLIP * len(found))
+
+    def _checks(self, turn: Turn, known: Sequence[PlacedHint]) -> int:
+        """How many checks are worth their time: each is drawn, and read with every hint that is known."""
+        most = self.settings.checks
+        fewer = min(most // (1 + len(known)), CHECK_TOKENS // max(1, len(turn.completion.tokens)))
+        return max(min(most, LEAST_CHECKS), fewer if len(turn.prompt) <= CHECK_PROMPT else 0)
 
     async def _where_it_gives_content(
         self, turn: Turn, hint: str, known: Sequence[PlacedHint], asked: Sequence[tuple[Request, Shown | None]]

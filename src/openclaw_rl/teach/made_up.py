@@ -26,7 +26,6 @@ AT_ONCE = 2  # requests that are generated at the same time
 REQUEST_TOKENS = 128  # the longest request that is generated
 LEAST_WORDS = 3  # of a generated request
 KNOWN_NATS = 4.5  # a token of the user's message, at most: a model that never learned what users say generates nothing
-TRIES = 3  # for each request that is needed: those that are asked are chosen from them
 OPENINGS_HELD = 32  # openings that are kept, with the requests generated after them
 
 
@@ -68,16 +67,16 @@ class MadeUpRequests:
         """Removes what is remembered of requests, as after a restart."""
         self._held.clear()
 
-    async def drawn(self, turn: Turn, system: Sequence[Message], most: int) -> list[str]:
-        """What `TRIES` draws for each of `most` requests give, in place of a user's message after this system text."""
-        opening = await asyncio.to_thread(self.opens, system, turn.tools, turn.options) if most > 0 else None
+    async def drawn(self, turn: Turn, system: Sequence[Message], draws: int) -> list[str]:
+        """The requests that so many draws give, in place of a user's message after this system text."""
+        opening = await asyncio.to_thread(self.opens, system, turn.tools, turn.options) if draws > 0 else None
         if opening is None or not await self._knows_users(turn, opening):
             return []
         tried = self._held.setdefault(opening.ids, [])  # by seed; None if a seed gave no request
         self._held.move_to_end(opening.ids)
         while len(self._held) > OPENINGS_HELD:
             self._held.popitem(last=False)
-        while len(tried) < TRIES * most:
+        while len(tried) < draws:
             seeds = range(len(tried), len(tried) + AT_ONCE)
             for words in await asyncio.gather(*(self._request(opening, seed) for seed in seeds)):
                 tried.append(None if words in tried else words)

@@ -21,11 +21,13 @@ from openclaw_rl.core.hint import last_user_index
 from openclaw_rl.core.message import Message, Role, message
 from openclaw_rl.core.protocols import Renderer
 from openclaw_rl.core.turn import Turn
-from openclaw_rl.teach.made_up import TRIES, MadeUpRequests, of_many_kinds, shipped, thanks
+from openclaw_rl.teach.made_up import MadeUpRequests, of_many_kinds, shipped, thanks
 from openclaw_rl.teach.settings import TeachSettings
 
 LATER = 2  # one less than the most requests in the middle of conversations
 MADE_UP = 4  # one in so many requests is generated, at least: a user's own may all be of a few kinds
+TRIES = 3  # draws for each request that is needed: those that are asked are chosen from them
+OWN_CHECKS = 8  # checks that are the user's own, at most, and at most half of them
 MOST_SHIPPED = 8  # requests up to which those that ship with the product fill up: they say little of this user's
 MORE_TOKENS = 1024  # that an earlier prompt may have after the prefix that it shares with the corrected one
 
@@ -59,7 +61,9 @@ class OtherRequests:
     answered: Callable[[Turn], Awaitable[Sequence[Message]]]
     made_up: MadeUpRequests
 
-    async def openings(self, turn: Turn, *, with_shipped: bool = True) -> tuple[list[Request], list[Request]]:
+    async def openings(
+        self, turn: Turn, checks: int = 0, *, with_shipped: bool = True
+    ) -> tuple[list[Request], list[Request]]:
         """At most `other_requests` requests to learn from, and at most `checks` others to check what was learned on.
 
         No two have the same words, and none those of the turn.
@@ -71,7 +75,9 @@ class OtherRequests:
         length = int(statistics.median([one.length for one in (*wished, *own)] or [0]))
         system = [item for item in turn.messages if item.role is Role.SYSTEM][:1]
         needed = max(most // MADE_UP, most - len(wished) - len(own))
-        drawn = [words for words in await self.made_up.drawn(turn, system, needed) if words not in seen]
+        drawn = [
+            words for words in await self.made_up.drawn(turn, system, TRIES * needed + checks) if words not in seen
+        ]
         made_up = of_many_kinds(drawn, needed)
         found = spread(wished, (most - len(made_up)) * 2 // 3)
         found += spread(own, most - len(made_up) - len(found))
@@ -81,8 +87,7 @@ class OtherRequests:
             if words not in seen:
                 seen.add(words)
                 found.append(Request((*system, message(Role.USER, words)), length=length))
-        checks = self.settings.checks
-        spare = spread(spare, checks // 2)
+        spare = spread(spare, min(OWN_CHECKS, checks // 2))
         left = of_many_kinds([words for words in drawn if words not in seen], checks - len(spare))
         return found, [*spare, *(Request((*system, message(Role.USER, words)), length=length) for words in left)]
 
@@ -90,7 +95,7 @@ class OtherRequests:
         """At most this many requests that the base model makes up besides those that were `asked`."""
         system = [item for item in turn.messages if item.role is Role.SYSTEM][:1]
         seen = {words_of(turn.messages), *(words_of(one.messages) for one in asked)}
-        drawn = await self.made_up.drawn(turn, system, -(-(most + len(asked)) // TRIES))
+        drawn = await self.made_up.drawn(turn, system, most + len(asked))
         length = int(statistics.median([one.length for one in asked] or [0]))
         fresh = [words for words in drawn if words not in seen][:most]
         return [Request((*system, message(Role.USER, words)), length=length) for words in fresh]

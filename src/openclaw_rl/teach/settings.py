@@ -105,11 +105,12 @@ class TeachSettings:
     model generates; if these are fewer than eight, ordinary ones that ship with the product. Up to three requests in
     the middle of conversations are added. Take fewer when the engine is busy or a step takes too long; more when only
     the corrected example is learned, or a user with many wishes loses some."""
-    checks: int = 16
+    checks: int = 64
     """On how many more requests the base model shows a general hint. A step only learns from those that it would still
     answer otherwise after it learned from the others, so that it does not learn what its examples have in common by
-    chance. Half are the user's own, if there are as many; the model generates the others. Take fewer when the engine
-    is busy; more when content suffers from a wish. 0: no such check."""
+    chance. Up to eight are the user's own; the model generates the others. There are fewer, but at
+    least sixteen, if replies or prompts are long or other wishes are known. Take fewer when the engine is busy; more
+    when content suffers from a wish. 0: no such check."""
     probes: int = 8
     """On how many different requests the weights must follow a hint without seeing it, before it is retired."""
     replies: int = 2

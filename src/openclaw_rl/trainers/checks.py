@@ -17,8 +17,9 @@ from openclaw_rl.trainers.ranks import Ranks
 from openclaw_rl.trainers.settings import TrainerSettings
 
 MISSED_NATS = 1.0  # that a token may be less likely than for the teacher who said it
-MORE = 4  # a step may take an n-th of its updates for them, even if it has used all
-MISSED_LEFT = 0.05  # share of the distance at which learning from the missed ones ends: most of it is theirs
+ROUNDS = 2  # times that a step goes on with those that it missed
+MORE = 4  # each time it may take an n-th of its updates for them, even if it has used all
+MISSED_LEFT = 0.01  # share of the distance at which learning from the missed ones ends: most of it is theirs
 
 
 def missed(model: Speaker, held: Sequence[Lesson], settings: TrainerSettings, ranks: Ranks) -> list[Lesson]:

@@ -21,7 +21,7 @@ from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers import checkpoint
 from openclaw_rl.trainers.batch import ConstantPrompts, PassOutput, balanced, read, token_logp
 from openclaw_rl.trainers.checkpoint import CheckpointCache
-from openclaw_rl.trainers.checks import MISSED_LEFT, MORE, missed
+from openclaw_rl.trainers.checks import MISSED_LEFT, MORE, ROUNDS, missed
 from openclaw_rl.trainers.content import form_ids, is_content
 from openclaw_rl.trainers.descent import (
     GENTLER,
@@ -104,8 +104,9 @@ class LoraTrainer:
         """One step of at most `trainer.updates` updates, until `trainer.enough`; its metrics are those of the first.
 
         An update that leads away from the teacher is undone and tried again half as large. If it then fails at checks,
-        it goes on with these, for at least a quarter of those updates. If nothing would be learned or a loss is not
-        finite, no step is taken; then restore the weights. The first rate is multiplied by 0.3 ** `gentleness`.
+        it goes on with these, up to twice, for at least a quarter of those updates each time. If nothing would be
+        learned or a loss is not finite, no step is taken; then restore the weights. The first rate is multiplied by
+        0.3 ** `gentleness`.
         """
         began_s = time.perf_counter()
         dropped = [(sample.turn, reason.value) for sample in samples if (reason := self._unusable(sample)) is not None]
@@ -120,12 +121,7 @@ class LoraTrainer:
         walk = self._walked(taught, most, share)
         may_go_on = most > 1 and walk.not_finite is None and walk.updates
         held = check_lessons(usable, self._method) if may_go_on else []
-        far = missed(self.model, held, self._settings, self._ranks) if held else []
-        if far:
-            self._spoken = None
-            left = max(most - walk.updates, most // MORE, 2)
-            self._heard.goes_on(walk.updates, most=left, enough=MISSED_LEFT)
-            walk = walk.then(self._walked([*taught, *far], left, share, enough=MISSED_LEFT))
+        walk, far = self._checked(walk, taught, held, most, share)
         self._optimizer.zero_grad(set_to_none=True)
         if walk.not_finite is not None:
             dropped += [(turn, DropReason.NOT_FINITE.value) for turn in walk.not_finite]
@@ -142,7 +138,7 @@ class LoraTrainer:
                 "updates": float(walk.updates),
                 "updates_undone": float(walk.undone),
                 "checks": float(len(held)),
-                "checks_missed": float(len(far)),
+                "checks_missed": float(far),
                 "old_logp_missing": self._ranks.summed([self._samplers.missing])[0],
                 "seconds": time.perf_counter() - began_s,
             }
@@ -166,6 +162,26 @@ class LoraTrainer:
             enough=self._settings.enough if enough is None else enough,
             arrived=self._heard.updated,
         )
+
+    def _checked(
+        self, walk: DescentResult, taught: Sequence[Lesson], held: Sequence[Lesson], most: int, share: float
+    ) -> tuple[DescentResult, int]:
+        """The result of a step that goes on with those of the `held` checks at which it fails, and how many these are.
+
+        They are read again afterwards: what was mended for some may be lost for others.
+        """
+        far: list[Lesson] = []
+        for _ in range(ROUNDS if held else 0):
+            known = {id(one) for one in far}
+            now = missed(self.model, [one for one in held if id(one) not in known], self._settings, self._ranks)
+            if not now:
+                break
+            far += now
+            self._spoken = None
+            left = max(most - walk.updates, most // MORE, 2)
+            self._heard.goes_on(walk.updates, most=left, enough=MISSED_LEFT)
+            walk = walk.then(self._walked([*taught, *far], left, share, enough=MISSED_LEFT))
+        return walk, len(far)
 
     def _own_part(
         self, taught: Sequence[Lesson], weights: Sequence[TermWeights], most: int
