@@ -94,7 +94,7 @@ async def test_what_is_left_of_the_users_own_and_of_made_up_requests_checks_what
         (64, 0, 10, 0, 64),
         (64, 1, 10, 0, 32),
         (64, 9, 10, 0, 16),  # each is read with each of the ten hints
-        (64, 0, 400, 0, 20),
+        (64, 0, 200, 0, 20),
         (64, 0, 4000, 0, 16),
         (64, 0, 10, 4000, 16),
         (8, 9, 4000, 4000, 8),

@@ -30,7 +30,7 @@ DRAWS, DRAW_SEEDS = 4, 1_000  # of a reply to several hints until it shows all o
 AT_ONCE = 2  # requests that are handled at the same time
 WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to begin occurs as often as it is chosen
 LEAST_CHECKS = 16  # if `checks` are not set to fewer
-CHECK_TOKENS, CHECK_PROMPT = 8_000, 2_048  # of the replies to more than these, and the longest prompt with more
+CHECK_TOKENS, CHECK_PROMPT = 4_000, 2_048  # of the replies to more than these, and the longest prompt with more
 REPLIES_HELD = 192  # of the base model to requests without hints: generated requests are the same for each correction
 MOST_SLIP = 0.5  # share of the replies that slip: if there are more, none is left out for it
 
