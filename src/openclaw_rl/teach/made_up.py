@@ -80,7 +80,7 @@ class MadeUpRequests:
             seeds = range(len(tried), len(tried) + AT_ONCE)
             for words in await asyncio.gather(*(self._request(opening, seed) for seed in seeds)):
                 tried.append(None if words in tried else words)
-        return [words for words in tried if words is not None]
+        return [words for words in tried[:draws] if words is not None]
 
     async def _request(self, opening: Opening, seed: int) -> str | None:
         sampling = Sampling(max_tokens=REQUEST_TOKENS, seed=seed, stop_ids=(opening.end, *self.stop_ids))

@@ -28,7 +28,7 @@ LATER = 2  # one less than the most requests in the middle of conversations
 MADE_UP = 4  # one in so many requests is generated, at least: a user's own may all be of a few kinds
 TRIES = 3  # draws for each request that is needed: those that are asked are chosen from them
 OWN_CHECKS = 8  # checks that are the user's own, at most, and at most half of them
-VARIED_CHECKS = 16  # that are of as many kinds as possible; the others are as users would ask, the common ones most
+VARIED_CHECKS = 16  # that are of as many kinds as possible; the others are as they come, the common ones most
 MOST_SHIPPED = 8  # requests up to which those that ship with the product fill up: they say little of this user's
 MORE_TOKENS = 1024  # that an earlier prompt may have after the prefix that it shares with the corrected one
 
@@ -76,9 +76,7 @@ class OtherRequests:
         length = int(statistics.median([one.length for one in (*wished, *own)] or [0]))
         system = [item for item in turn.messages if item.role is Role.SYSTEM][:1]
         needed = max(most // MADE_UP, most - len(wished) - len(own))
-        drawn = [
-            words for words in await self.made_up.drawn(turn, system, TRIES * needed + checks) if words not in seen
-        ]
+        drawn = [words for words in await self.made_up.drawn(turn, system, TRIES * needed) if words not in seen]
         made_up = of_many_kinds(drawn, needed)
         found = spread(wished, (most - len(made_up)) * 2 // 3)
         found += spread(own, most - len(made_up) - len(found))
@@ -89,9 +87,10 @@ class OtherRequests:
                 seen.add(words)
                 found.append(Request((*system, message(Role.USER, words)), length=length))
         spare = spread(spare, min(OWN_CHECKS, checks // 2))
-        rest = [words for words in drawn if words not in seen]
-        left = of_many_kinds(rest, min(VARIED_CHECKS, checks) - len(spare))
-        left += [words for words in rest if words not in left][: checks - len(spare) - len(left)]
+        left = of_many_kinds([words for words in drawn if words not in seen], min(VARIED_CHECKS, checks) - len(spare))
+        seen.update(left)
+        besides = await self.made_up.drawn(turn, system, TRIES * needed + checks)
+        left += [words for words in besides if words not in seen][: checks - len(spare) - len(left)]
         return found, [*spare, *(Request((*system, message(Role.USER, words)), length=length) for words in left)]
 
     async def drawn_besides(self, turn: Turn, asked: Sequence[Request], most: int) -> list[Request]:
