@@ -88,6 +88,19 @@ async def test_what_is_left_of_the_users_own_and_of_made_up_requests_checks_what
     assert not any(one.is_check for one in await others(engine, *mine, most=8).shown(a_turn("t"), "Reply briefly.", ()))
 
 
+async def test_what_is_learned_from_does_not_depend_on_how_many_requests_were_made_up() -> None:
+    """Of many the most different ones are odd: what was learned from them held less well elsewhere."""
+    kinds = [
+        f"{verb} the {thing}" for thing in ("key", "cat", "map", "song", "lamp") for verb in ("find", "show", "move")
+    ]
+    engine = Base(invented=(*[f"how are things in room {number}" for number in range(9)], *kinds))
+    requests = others(engine, most=3).requests
+    found, _ = await requests.openings(a_turn("t"))
+    await requests.drawn_besides(a_turn("t"), found, 20)
+    again, checks = await requests.openings(a_turn("t"), 12)
+    assert again == found and len(checks) == 12
+
+
 @pytest.mark.parametrize(
     ("checks", "known", "reply", "before", "found"),
     [
