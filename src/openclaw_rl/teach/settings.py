@@ -108,9 +108,9 @@ class TeachSettings:
     checks: int = 64
     """On how many more requests the base model shows a general hint. A step only learns from those that it would still
     answer otherwise after it learned from the others, so that it does not learn what its examples have in common by
-    chance. Up to eight are the user's own; the model generates the others. There are fewer, but at
-    least sixteen, if replies or prompts are long or other wishes are known. Take fewer when the engine is busy; more
-    when content suffers from a wish. 0: no such check."""
+    chance. Up to eight are the user's own; the model generates the others. There are fewer, but at least sixteen, if
+    replies or prompts are long or other wishes are known. Take fewer when the engine is busy; more when content suffers
+    from a wish. 0: no such check."""
     probes: int = 8
     """On how many different requests the weights must follow a hint without seeing it, before it is retired."""
     replies: int = 2
