@@ -86,7 +86,7 @@ class OtherReplies:
         """
         if self.settings.other_requests == 0:
             return ()
-        requests, spare = await self.requests.openings(turn, self._checks(turn, known), with_shipped=with_shipped)
+        requests, spare = await self.requests.openings(turn, self._most_checks(turn, known), with_shipped=with_shipped)
         opened = await self._all(turn, requests, hint, known)
         said = [(one, made[0].reply.tokens) for one, made in zip(requests, opened, strict=True) if made is not None]
         later = await self.requests.later(turn, said)
@@ -101,7 +101,7 @@ class OtherReplies:
             log.info("slips turn=%s: in %d of %d replies to other requests", turn.id, slipped, len(found))
         return tuple(made for made, is_slip in found if not is_slip or slipped > MOST_SLIP * len(found))
 
-    def _checks(self, turn: Turn, known: Sequence[PlacedHint]) -> int:
+    def _most_checks(self, turn: Turn, known: Sequence[PlacedHint]) -> int:
         """How many checks are worth their time: each is drawn, and read with every hint that is known."""
         most = self.settings.checks
         fewer = min(most // (1 + len(known)), CHECK_TOKENS // max(1, len(turn.completion.tokens)))

@@ -67,8 +67,11 @@ class MadeUpRequests:
         """Removes what is remembered of requests, as after a restart."""
         self._held.clear()
 
-    async def drawn(self, turn: Turn, system: Sequence[Message], draws: int) -> list[str]:
-        """The requests that so many draws give, in place of a user's message after this system text."""
+    async def drawn(self, turn: Turn, system: Sequence[Message], draws: int) -> list[str | None]:
+        """What each of so many draws gives in place of a user's message after this system text; None if nothing new.
+
+        Empty if the model does not know what users say.
+        """
         opening = await asyncio.to_thread(self.opens, system, turn.tools, turn.options) if draws > 0 else None
         if opening is None or not await self._knows_users(turn, opening):
             return []
@@ -80,7 +83,7 @@ class MadeUpRequests:
             seeds = range(len(tried), len(tried) + AT_ONCE)
             for words in await asyncio.gather(*(self._request(opening, seed) for seed in seeds)):
                 tried.append(None if words in tried else words)
-        return [words for words in tried[:draws] if words is not None]
+        return tried[:draws]
 
     async def _request(self, opening: Opening, seed: int) -> str | None:
         sampling = Sampling(max_tokens=REQUEST_TOKENS, seed=seed, stop_ids=(opening.end, *self.stop_ids))

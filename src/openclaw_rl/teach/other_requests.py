@@ -6,8 +6,8 @@ user's message after the same system text, then a few that ship with the product
 conversations are added: the answer to the corrected reply, and the user's own from later in a conversation. If these
 are too few, conversations that began with the hint continue with thanks, and with a second request.
 
-Requests that are left over, the user's own and generated ones, are checks: a step learns from one only if it fails
-at it.
+Requests that are left over, the user's own and generated ones, and further generated ones are checks: a step learns
+from one only if it fails at it.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ class OtherRequests:
         length = int(statistics.median([one.length for one in (*wished, *own)] or [0]))
         system = [item for item in turn.messages if item.role is Role.SYSTEM][:1]
         needed = max(most // MADE_UP, most - len(wished) - len(own))
-        drawn = [words for words in await self.made_up.drawn(turn, system, TRIES * needed) if words not in seen]
-        made_up = of_many_kinds(drawn, needed)
+        drawn = await self.made_up.drawn(turn, system, TRIES * needed + checks)
+        choice = [words for words in drawn[: TRIES * needed] if words and words not in seen]
+        made_up = of_many_kinds(choice, needed)
         found = spread(wished, (most - len(made_up)) * 2 // 3)
         found += spread(own, most - len(made_up) - len(found))
         room = (min(most, MOST_SHIPPED) if with_shipped else 0) - len(found) - len(made_up)
@@ -87,10 +88,9 @@ class OtherRequests:
                 seen.add(words)
                 found.append(Request((*system, message(Role.USER, words)), length=length))
         spare = spread(spare, min(OWN_CHECKS, checks // 2))
-        left = of_many_kinds([words for words in drawn if words not in seen], min(VARIED_CHECKS, checks) - len(spare))
+        left = of_many_kinds([words for words in choice if words not in seen], min(VARIED_CHECKS, checks) - len(spare))
         seen.update(left)
-        besides = await self.made_up.drawn(turn, system, TRIES * needed + checks)
-        left += [words for words in besides if words not in seen][: checks - len(spare) - len(left)]
+        left += [words for words in drawn if words and words not in seen][: checks - len(spare) - len(left)]
         return found, [*spare, *(Request((*system, message(Role.USER, words)), length=length) for words in left)]
 
     async def drawn_besides(self, turn: Turn, asked: Sequence[Request], most: int) -> list[Request]:
@@ -99,7 +99,7 @@ class OtherRequests:
         seen = {words_of(turn.messages), *(words_of(one.messages) for one in asked)}
         drawn = await self.made_up.drawn(turn, system, most + len(asked))
         length = int(statistics.median([one.length for one in asked] or [0]))
-        fresh = [words for words in drawn if words not in seen][:most]
+        fresh = [words for words in drawn if words and words not in seen][:most]
         return [Request((*system, message(Role.USER, words)), length=length) for words in fresh]
 
     def _openings(self, turn: Turn, others: Sequence[Turn], seen: set[str]) -> list[Request]:

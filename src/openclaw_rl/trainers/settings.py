@@ -236,9 +236,9 @@ class TrainerSettings:
     beta2: float = 0.999
     """AdamW's beta2."""
     updates: int = 40
-    """The most optimiser updates in one step toward a teacher's top-k distribution; a quarter more if it fails at
-    requests that it was not taught on (teach.checks). Other objectives make one update. Change it when steps take too
-    long (fewer) or the gate refuses because nothing changed (more)."""
+    """The most optimiser updates in one step toward a teacher's top-k distribution; up to half as many more if it fails
+    at requests that it was not taught on (teach.checks). Other objectives make one update. Change it when steps take
+    too long (fewer) or the gate refuses because nothing changed (more)."""
     enough: float = 0.003
     """A step ends early once the distance to the teacher has fallen to this share of its first value, or to 0.0001 nats
     a token; and at 6 % if the last five updates together took less than a quarter off. A wish may be one token of a
