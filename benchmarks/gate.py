@@ -38,7 +38,7 @@ from openclaw_rl.runtime.installation import Installation, installed
 from openclaw_rl.runtime.listening import listening
 from openclaw_rl.store.rows import VersionRow, VersionStatus
 from openclaw_rl.tiny import world
-from openclaw_rl.trainers.lora import FIRST_RATE
+from openclaw_rl.trainers.descent import FIRST_RATE
 
 KEY = "sk-bench-gate"
 TASKS = 24

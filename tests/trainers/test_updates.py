@@ -11,7 +11,7 @@ import torch
 from trainer_models import Recorder, policy_logp, settings_of
 
 from openclaw_rl.core.version import PolicyVersion
-from openclaw_rl.trainers.descent import Descent, DescentResult, GradientStats, settled, walked
+from openclaw_rl.trainers.descent import Descent, DescentResult, GradientStats, MatrixAdam, settled, walked
 from openclaw_rl.trainers.lessons import lessons, shares
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.objective import LossSums
@@ -163,6 +163,69 @@ def test_a_direction_that_leads_away_is_forgotten() -> None:
         descent.arrived(weight.item() ** 2)
         descent.update()
     assert weight.item() < 1.0
+
+
+def test_a_matrix_moves_in_the_direction_of_its_own_gradient() -> None:
+    """Adam's formulas with the mean square of a matrix's gradient in place of each weight's own square."""
+    large, small = (torch.nn.Parameter(torch.zeros(2)) for _ in range(2))
+    settings = TrainerSettings(lr=0.1, beta1=0.5, beta2=0.9, still_norm=0.0, weight_decay=0.0)
+    optimizer = MatrixAdam([large, small], settings)
+    large.grad, small.grad = torch.tensor([30.0, -40.0]), torch.tensor([0.0, 1e-3])
+    optimizer.step()  # g / sqrt(mean g^2): sqrt((900 + 1600) / 2) = 35.355, sqrt(1e-6 / 2) = 7.071e-4
+    torch.testing.assert_close(large.detach(), torch.tensor([-0.084853, 0.113137]), rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(small.detach(), torch.tensor([0.0, -0.141421]), rtol=1e-4, atol=1e-7)
+    large.grad = torch.tensor([0.0, 10.0])
+    optimizer.step()
+    # m = (7.5, -5), m' = m / 0.75; v = 0.9 * 125 + 0.1 * 50 = 117.5, v' = v / 0.19 = 618.42, whose root is 24.868
+    torch.testing.assert_close(large.detach(), torch.tensor([-0.125065, 0.139945]), rtol=1e-4, atol=1e-7)
+
+
+def test_a_matrix_without_a_gradient_stays_until_it_has_one() -> None:
+    weight, unused = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    optimizer = MatrixAdam([weight, unused], TrainerSettings(lr=0.1, still_norm=0.0))
+    for gradient in (torch.zeros(2), torch.tensor([0.0, 1e-6])):
+        weight.grad = gradient
+        optimizer.step()
+    assert unused.tolist() == [1.0, 1.0] and weight[0].item() == 1.0
+    assert 0.8 < weight[1].item() < 0.95  # about the whole rate
+
+
+def test_a_small_first_gradient_makes_all_of_a_steps_rates_smaller() -> None:
+    moved = []
+    for still in (0.0, 5.0):
+        weight = torch.nn.Parameter(torch.zeros(2))
+        optimizer = MatrixAdam([weight], TrainerSettings(lr=0.1, still_norm=still))
+        for gradient in ([0.3, 0.4], [30.0, 40.0]):  # a tenth of the norm that is asked for, and then plenty
+            weight.grad = torch.tensor(gradient)
+            optimizer.step()
+        moved.append(weight.detach())
+    torch.testing.assert_close(moved[1], moved[0] / 10, rtol=1e-5, atol=1e-9)
+
+
+def test_a_step_of_several_updates_leaves_nothing_of_its_gradients(trainer_model: Path, recorder: Recorder) -> None:
+    """The next one begins anew: what a forgotten turn taught is not in it, and a version has no moments to keep."""
+    trainer = LoraTrainer.open(trainer_model, told(updates=3, enough=0.0))
+    assert trainer.step(recorder.batch()).metrics["updates"] == 3
+    assert trainer.optimizer_state() == {}
+
+
+def test_scores_between_steps_toward_a_teacher_are_followed_as_if_these_had_made_no_updates(
+    trainer_model: Path, recorder: Recorder, tmp_path: Path
+) -> None:
+    """AdamW's moments and their count belong to steps of one update, from a version as well."""
+    blamed, moved = recorder.batch()[2], []
+    for updates in (1, 4):
+        trainer = LoraTrainer.open(trainer_model, told(updates=updates, enough=0.0))
+        if updates > 1:
+            trainer.step(recorder.batch())
+        first = trainer.export(tmp_path / str(updates), ONE)
+        other = LoraTrainer.open(trainer_model, told(MethodSettings(name=Method.BINARY, kl_beta=0.0)))
+        other.restore(first.folder)
+        before = other.model.weights()
+        other.step([blamed])
+        after = other.model.weights()
+        moved.append(max(float((after[name] - one).abs().max()) for name, one in before.items()))
+    assert moved[1] == pytest.approx(moved[0], rel=0.2)
 
 
 def _steps_to(distances: Sequence[float], *, enough: float = 0.03) -> tuple[DescentResult, list[float]]:

@@ -21,8 +21,8 @@ CHEAP = 1 << 20  # trainers.batch: comparisons of a pass up to which other promp
 LOGITS = 1 << 20  # trainer.logits_per_chunk
 LOGIT_COPIES = 6  # logits, their logarithms, the teacher's, and the gradients of these
 DRAW_COPIES = 4  # of each row's logits in the engine, in float32
-LORA_POINT = 5  # numbers a LoRA weight during a step: gradient, and weight, gradient and moments to go back to
-LORA_HELD = 3  # of each scope in the trainer's memory: weights and two moments
+LORA_POINT = 4  # numbers a LoRA weight during a step: gradient, and weight, gradient and moment to go back to
+LORA_HELD = 2  # of the trained weights: themselves and one moment
 UNIT = 256  # tokens of the cache's smallest block; blocks are powers of two
 KEPT_BY_MALLOC = 3  # times a pass's activations that the engine keeps on a CPU: measured 1 to 4, most after a long past
 # Of a process without a model, measured: on a CPU, and on a GPU (an H200: 846 MiB of the engine, 832 of the trainer).
@@ -125,12 +125,12 @@ def trainer(shape: ModelShape, settings: MemorySettings, *, borrows: bool = Fals
         MemoryItem(
             "LoRA and optimiser",
             lora * 4 * LORA_HELD,
-            f"{lora} weights of rank {settings.rank} x 4 bytes x {LORA_HELD} (weight, two moments)",
+            f"{lora} weights of rank {settings.rank} x 4 bytes x {LORA_HELD} (weight, moment)",
         ),
         MemoryItem(
             "scopes in memory",
-            lora * 4 * LORA_HELD * scopes,
-            f"{lora} x 4 bytes x {LORA_HELD} (weight, two moments) x {scopes} scopes (a GPU's wait in main memory)",
+            lora * 4 * scopes,
+            f"{lora} x 4 bytes x {scopes} scopes (a GPU's wait in main memory)",
         ),
         MemoryItem(
             "prompts as keys and values",

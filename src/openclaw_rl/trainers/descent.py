@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -18,7 +18,9 @@ from torch.optim import Optimizer
 
 from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.trainers.objective import LossSums
+from openclaw_rl.trainers.settings import TrainerSettings
 
+FIRST_RATE = 1e-4  # of updates that are undone if they lead away, for a model of any size
 SMALLER, LARGER = 0.5, 1.3  # the rate's factors after a rise and after a fall
 AT_FIRST = 1.5  # its factor after a fall until an update is undone: the first rate is small for most models
 QUICK = 0.5  # of the distance: an update that leaves less was large enough, and the rate stays
@@ -28,6 +30,7 @@ NEAR = 0.06  # share of the first distance: a step also ends there if `FEW` upda
 FEW, SLOW = 5, 0.75  # of the distance; after one slow update quick ones may follow
 SETTLED = 0.1  # the smallest factor of a rate that falls with the updates: new tasks are still learned
 LEAST, MOST = 1e-4, 67.0  # of the first rate: a smaller one gains nothing, a larger one is not tried
+NO_GRADIENT = 1e-30  # a root of second moments below it is of a matrix that had no gradient yet: it stays
 Report = Callable[[StepProgress], None]
 
 
@@ -154,6 +157,50 @@ def walked(
     walk.undone = descent.undone
     walk.updates -= descent.undone
     return walk
+
+
+class MatrixAdam(Optimizer):
+    """Adam with one second moment for each matrix: an update has a matrix's gradient's own direction.
+
+        m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) mean(g^2);  w = w - rate m' / sqrt(v')
+
+    m' and v' are m and v without their bias to 0. If the first gradient's norm is below `trainer.still_norm`, all rates
+    are as much smaller. AdamW divides each weight by its own root, and so moves weights that hardly matter as far as
+    those that do: with few examples more is changed that they say nothing of. Source: a second moment for each layer,
+    arXiv 1905.11286. All parameters must be whole on this process.
+    """
+
+    def __init__(self, parameters: Iterable[Parameter], settings: TrainerSettings) -> None:
+        betas = (settings.beta1, settings.beta2)
+        group = {"lr": settings.lr or FIRST_RATE, "betas": betas, "weight_decay": settings.weight_decay}
+        super().__init__(parameters, group)
+        self._still_norm = settings.still_norm
+        self._share: float | None = None  # of each rate; None until the first gradient is there
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update along the current gradient."""
+        if self._share is None:
+            norms = [one.grad.norm() for group in self.param_groups for one in group["params"] if one.grad is not None]
+            norm = float(torch.stack(norms).norm()) if norms else 0.0
+            self._share = min(1.0, norm / self._still_norm) if self._still_norm else 1.0
+        for group in self.param_groups:
+            rate, (beta1, beta2) = self._share * float(group["lr"]), group["betas"]
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                state = self.state[parameter]
+                if not state:
+                    state["step"] = torch.zeros(())  # on the CPU, where it is read
+                    state["exp_avg"] = torch.zeros_like(parameter)
+                    state["exp_avg_sq"] = torch.zeros((), device=parameter.device)
+                state["step"] += 1
+                count = int(state["step"])
+                mean = state["exp_avg"].lerp_(parameter.grad, 1 - beta1)
+                square = state["exp_avg_sq"].lerp_(parameter.grad.square().mean(), 1 - beta2)
+                root = (square / (1 - beta2**count)).sqrt().clamp_min(NO_GRADIENT)
+                parameter.mul_(1 - rate * group["weight_decay"])
+                parameter.sub_(mean / root * (rate / (1 - beta1**count)))
 
 
 @dataclass(frozen=True, slots=True)

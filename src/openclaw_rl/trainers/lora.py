@@ -28,6 +28,7 @@ from openclaw_rl.trainers.descent import (
     Descent,
     DescentResult,
     GradientStats,
+    MatrixAdam,
     ProgressReporter,
     Report,
     settled,
@@ -45,7 +46,6 @@ from openclaw_rl.weights.lending import Loans
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 ADAM_EPS = 1e-8
-FIRST_RATE = 3e-4  # of updates that are undone if they lead away, for a model of any size
 
 
 class LoraTrainer:
@@ -70,8 +70,9 @@ class LoraTrainer:
         self._objective = Objective(model, settings.method, settings.logits_per_chunk, teacher or model.teacher)
         self._parameters = dict(model.named())
         self._optimizer = self._fresh_optimizer()
+        self._mover: torch.optim.Optimizer = self._optimizer  # the one that this step's updates are taken with
         self._ema: dict[str, Tensor] = {}
-        self._steps = 0  # updates of the optimiser so far
+        self._steps = 0  # updates of the optimiser that remembers earlier steps
         self._upon: checkpoint.SharedAdapter | None = None
         self._shelf = CheckpointCache(settings.scopes_in_memory if ranks.is_first else 0)
         self._heard = ProgressReporter(silent)
@@ -116,6 +117,9 @@ class LoraTrainer:
         if not any(one.has_signal for one in taught):
             return StepReport(False, {}, tuple(dropped), "no sample carries a signal for this method")
         most = self._most_updates(taught)
+        # updates that may be undone need a distance, and memory for the weights a second time
+        may_undo = most > 1 and self._settings.parameters == "lora"
+        self._mover = MatrixAdam(self._parameters.values(), self._settings) if may_undo else self._optimizer
         self._heard = ProgressReporter(report, most=most, enough=self._settings.enough)
         share = GENTLER**gentleness
         walk = self._walked(taught, most, share)
@@ -128,7 +132,7 @@ class LoraTrainer:
             return StepReport(False, {}, tuple(dropped), "the loss or its gradient is not finite")
         self._spoken = None
         self._follow()
-        self._steps += walk.updates
+        self._steps += walk.updates if self._mover is self._optimizer else 0
         metrics = (
             walk.first.metrics()
             | counts(taught)
@@ -194,12 +198,12 @@ class LoraTrainer:
         return [taught[index] for index in own], [weights[index] for index in own]
 
     def _descent(self, most: int, share: float) -> Descent:
-        """Takes the updates; undoes bad ones if there is a distance and memory for a second copy of the weights."""
-        can_undo = most > 1 and self._settings.parameters == "lora"
-        first = (self._settings.lr or FIRST_RATE) if can_undo else float(self._optimizer.param_groups[0]["lr"])
+        """Takes the updates, and undoes bad ones if it can."""
+        can_undo = self._mover is not self._optimizer
+        first = share * float(self._mover.param_groups[0]["lr"])
         if most == 1:
             first *= settled(self._steps + 1, self._settings.settle_after)
-        return Descent(self._optimizer, self._parameters, can_undo=can_undo, first=share * first)
+        return Descent(self._mover, self._parameters, can_undo=can_undo, first=first)
 
     def _most_updates(self, taught: Sequence[Lesson]) -> int:
         """More than one only toward a distribution, which shows how far to go: a score or an advantage does not."""

@@ -222,7 +222,7 @@ class TrainerSettings:
     Change it when only some layers should be adapted."""
     lr: float | None = None
     """Learning rate. For LoRA steps that make several updates toward a teacher it is the rate of the first update; it
-    then grows while the distance falls and is halved when it rises. For all other steps it is fixed. If unset: 3e-4 for
+    then grows while the distance falls and is halved when it rises. For all other steps it is fixed. If unset: 1e-4 for
     the former; for the latter 1e-2 below 100 M parameters and 2e-4 above (full: 1e-4 and 1e-5). Change it when the
     doctor says that versions are refused or nothing is learned."""
     settle_after: int = 0
@@ -230,11 +230,11 @@ class TrainerSettings:
     noise of single batches averages out, and what is known is not lost over it. It only applies to steps with one
     update. 0: the rate stays the same. Change it when success rises at first and then varies."""
     weight_decay: float = 0.0
-    """AdamW's decay of the LoRA weights."""
+    """The optimiser's decay of the LoRA weights."""
     beta1: float = 0.5
-    """AdamW's beta1. Low, because the direction of the last step does not help the next one."""
+    """The optimiser's beta1. Low, because the direction of the last step does not help the next one."""
     beta2: float = 0.999
-    """AdamW's beta2."""
+    """The optimiser's beta2."""
     updates: int = 40
     """The most optimiser updates in one step toward a teacher's top-k distribution; up to half as many more if it fails
     at requests that it was not taught on (teach.checks). Other objectives make one update. Change it when steps take
@@ -244,8 +244,8 @@ class TrainerSettings:
     a token; and at 6 % if the last five updates together took less than a quarter off. A wish may be one token of a
     long reply, so little of the distance is still much of the wish. 0: always make all updates."""
     still_norm: float = 0.35
-    """A gradient well below this norm moves the weights in proportion to its norm, a larger one at the full rate. 0:
-    plain AdamW."""
+    """A gradient well below this norm moves the weights in proportion to its norm, a larger one at the full rate; in a
+    step of several updates the first gradient decides for all. 0: every gradient moves them at the full rate."""
     grad_clip: float = 1.0
     """Largest norm of a gradient; longer ones are scaled down to it."""
     seed: int = 0

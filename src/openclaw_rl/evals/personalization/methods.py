@@ -121,7 +121,7 @@ METHODS: tuple[EvalMethod, ...] = (
 # The effect of each part: the recipe with one change.
 ABLATIONS: tuple[EvalMethod, ...] = (
     EvalMethod("one-update", "one update of the optimiser a step", {"trainer.updates": 1}),
-    EvalMethod("plain-adamw", "AdamW moves every weight by its full rate", {"trainer.still_norm": 0.0}),
+    EvalMethod("full-rate", "small gradients move the weights at the full rate, too", {"trainer.still_norm": 0.0}),
     EvalMethod(
         "earlier-recipe",
         "one update of plain AdamW, a teacher that reads one hint",
