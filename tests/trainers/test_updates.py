@@ -209,23 +209,28 @@ def test_a_step_of_several_updates_leaves_nothing_of_its_gradients(trainer_model
     assert trainer.optimizer_state() == {}
 
 
-def test_scores_between_steps_toward_a_teacher_are_followed_as_if_these_had_made_no_updates(
+def test_a_rate_that_settles_does_not_count_updates_toward_a_teacher(
     trainer_model: Path, recorder: Recorder, tmp_path: Path
 ) -> None:
-    """AdamW's moments and their count belong to steps of one update, from a version as well."""
+    """AdamW's moments and their count are those of steps of one update, whatever was taught between them."""
     blamed, moved = recorder.batch()[2], []
-    for updates in (1, 4):
-        trainer = LoraTrainer.open(trainer_model, told(updates=updates, enough=0.0))
-        if updates > 1:
-            trainer.step(recorder.batch())
-        first = trainer.export(tmp_path / str(updates), ONE)
-        other = LoraTrainer.open(trainer_model, told(MethodSettings(name=Method.BINARY, kl_beta=0.0)))
-        other.restore(first.folder)
-        before = other.model.weights()
-        other.step([blamed])
-        after = other.model.weights()
-        moved.append(max(float((after[name] - one).abs().max()) for name, one in before.items()))
-    assert moved[1] == pytest.approx(moved[0], rel=0.2)
+    scored = MethodSettings(name=Method.BINARY, kl_beta=0.0)
+    scores = LoraTrainer.open(trainer_model, told(scored))
+    scores.step([blamed])
+    first = scores.export(tmp_path / "first", ONE)
+    teacher = LoraTrainer.open(trainer_model, told(updates=4, enough=0.0))
+    teacher.restore(first.folder)
+    assert teacher.step(recorder.batch()).metrics["updates"] == 4
+    second = teacher.export(tmp_path / "second", PolicyVersion("shared", 2))
+    for after in (0, 1):  # the second update with AdamW has the whole rate, or lr * 1 / 2
+        trainer = LoraTrainer.open(trainer_model, told(scored, settle_after=after))
+        trainer.restore(second.folder)
+        before = trainer.model.weights()
+        trainer.step([blamed])
+        moved.append({name: one - before[name] for name, one in trainer.model.weights().items()})
+    assert any(bool(whole.abs().max() > 1e-5) for whole in moved[0].values())
+    for name, whole in moved[0].items():
+        torch.testing.assert_close(moved[1][name], whole / 2, rtol=1e-3, atol=1e-7)
 
 
 def _steps_to(distances: Sequence[float], *, enough: float = 0.03) -> tuple[DescentResult, list[float]]:
