@@ -19,7 +19,7 @@ from openclaw_rl.engines.remote.dialect import Dialect
 from openclaw_rl.engines.remote.http import ServerHttp
 from openclaw_rl.engines.remote.model import described
 from openclaw_rl.engines.remote.replica import Replica
-from openclaw_rl.engines.remote.vllm import MOST_TOGETHER, TokenRate, Vllm
+from openclaw_rl.engines.remote.vllm import MOST_TOGETHER, TOKENS, TokenRate, Vllm
 from openclaw_rl.engines.settings import EngineKind, RemoteSettings
 from openclaw_rl.errors import AdapterError, EngineError, RequestError
 from openclaw_rl.testing.folders import an_adapter
@@ -151,20 +151,48 @@ async def test_a_seed_is_sent_only_where_one_is_wanted() -> None:
 
 def test_a_server_may_hold_back_what_it_samples_in_the_time_allowed() -> None:
     rate = TokenRate(0.05)
-    assert rate.together == 1  # nothing is known
+    assert rate.together() == 1  # nothing is known
     rate.note(3, 0.003)  # too few to tell
-    assert rate.together == 1
+    assert rate.together() == 1
     rate.note(100, 1.0)
-    assert rate.together == 5
+    assert rate.together() == 5
     rate.note(100, 3.0)  # two requests, 20 ms a token in the mean
-    assert rate.together == 2
+    assert rate.together() == 2
     for tokens, seconds, together in ((9, 9.0, 1), (10_000, 0.1, MOST_TOGETHER)):
         for _ in range(20):
             rate.note(tokens, seconds)
-        assert rate.together == together
+        assert rate.together() == together
     never = TokenRate(0.0)
     never.note(100, 0.01)
-    assert never.together == 1
+    assert never.together() == 1
+
+
+def test_a_server_with_many_answers_holds_back_longer_in_proportion() -> None:
+    rate = TokenRate(0.05)
+    assert rate.together(100) == 1  # nothing is known
+    rate.note(100, 1.0, 8)
+    assert [rate.together(answers) for answers in (1, 8, 16, 24, 32, 100)] == [5, 5, 10, 15, 16, 16]
+    rate.note(100, 3.0, 40)  # 20 ms a token and 24 answers in the mean: three times as long, however few there are now
+    assert [rate.together(answers) for answers in (1, 24, 32, 100)] == [7, 7, 10, 10]
+    for _ in range(20):
+        rate.note(100, 0.9)  # one answer at a time again
+    assert rate.together() == 5
+
+
+async def test_requests_that_are_asked_together_get_larger_groups() -> None:
+    server = a_server()
+    dialect = Vllm(0.05)
+    async with engine_on(server) as engine:
+        engine._replicas[0].dialect = dialect
+        dialect._gathers, dialect._route, dialect._base = True, TOKENS, "base"
+        dialect._rate.note(100, 1.0)
+        server.engine._gap_s = 0.01
+        server.asked.clear()
+        await asyncio.gather(*(said(engine, Sampling(4)) for _ in range(24)))
+        intervals = [body["stream_interval"] for body in server.asked]
+        assert sorted(intervals) == [5] * 9 + [int(0.05 / 8 * answers / 0.01) for answers in range(10, 25)]
+        await said(engine, Sampling(4))
+        assert server.asked[-1]["stream_interval"] == 5  # four tokens say nothing of the server
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ COMPLETIONS = "/v1/completions"
 TOKENS = "/inference/v1/generate"  # ids only: the server makes no text of them, which is a fifth of its work
 MOST_TOGETHER = 16  # tokens in one event
 FEWEST_NOTED = 8  # tokens after a request's first ones, or they say little
+FEW_ANSWERS = 8  # that a server samples at once: with more of them tokens are held back longer in proportion,
+MOST_LONGER = 4  # up to so many times as long: each event costs both sides CPU
 ADAPTERS_AT_ONCE = 4  # in one batch: memory on the device is reserved for each
 ENVIRONMENT = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
@@ -73,30 +75,38 @@ CHUNK = msgspec.json.Decoder(_Chunk)
 class TokenRate:
     """How many tokens a server may send together, so that it holds them back for about `gather_s` seconds at most.
 
-    It is computed from how fast the server sampled for the requests before: a running mean of seconds a token. A server
-    that becomes slower during an answer holds its tokens back longer.
+    With more than `FEW_ANSWERS` answers at once it is longer in proportion, up to `MOST_LONGER` times. It is computed
+    from how fast the server sampled for the requests before, and how many it had at once: running means. A server that
+    becomes slower during an answer holds its tokens back longer.
     """
 
     def __init__(self, gather_s: float) -> None:
         self._gather_s = gather_s
         self._token_s = 0.0
+        self._at_once = 1.0
 
-    @property
-    def together(self) -> int:
-        """Tokens in one event: at least 1, also as long as nothing is known, and at most `MOST_TOGETHER`."""
-        return max(1, min(MOST_TOGETHER, int(self._gather_s / self._token_s))) if self._token_s else 1
+    def together(self, at_once: int = 1) -> int:
+        """Tokens in one event while the server has so many answers `at_once`, or as many as before if those were more.
 
-    def note(self, tokens: int, seconds: float) -> None:
-        """These tokens of one request took so long."""
+        At least 1, also as long as nothing is known, and at most `MOST_TOGETHER`.
+        """
+        longer = min(MOST_LONGER, max(1.0, max(at_once, self._at_once) / FEW_ANSWERS))
+        held_s = longer * self._gather_s
+        return max(1, min(MOST_TOGETHER, int(held_s / self._token_s))) if self._token_s else 1
+
+    def note(self, tokens: int, seconds: float, at_once: int = 1) -> None:
+        """These tokens of one request took so long, while the server had so many answers `at_once`."""
         if tokens >= FEWEST_NOTED:
             found = seconds / tokens
+            self._at_once = (self._at_once + at_once) / 2 if self._token_s else at_once
             self._token_s = (self._token_s + found) / 2 if self._token_s else found
 
 
 class Vllm:
     """The dialect; it keeps the server's name of the base model, the route by which it samples, and its rate.
 
-    Tokens may be held back for about `gather_s` seconds, to be sent together. The first and the last ones never are.
+    Tokens may be held back for about `gather_s` seconds, to be sent together, with many answers at once for longer. The
+    first and the last ones never are.
     """
 
     name = "vllm"
@@ -106,6 +116,7 @@ class Vllm:
         self._route = COMPLETIONS
         self._gathers = False
         self._rate = TokenRate(gather_s)
+        self._answering = 0  # requests at this moment
 
     def command(self, launch: Launch) -> tuple[list[str], dict[str, str]]:
         """The command that starts a server."""
@@ -158,7 +169,8 @@ class Vllm:
 
     async def generate(self, http: ServerHttp, ask: RemoteRequest) -> AsyncGenerator[Piece, None]:
         """Sampled tokens, those of one or more steps in a piece; the last says how much of the prompt was cached."""
-        most, first_s, later = ask.sampling.top_logprobs, 0.0, 0
+        most, first_s, later, at_once = ask.sampling.top_logprobs, 0.0, 0, 0
+        self._answering += 1
         try:
             async for data in http.events(self._route, self._body(ask)):
                 chunk = CHUNK.decode(data)
@@ -170,14 +182,16 @@ class Vllm:
                         said = choice.token_ids or ()
                         later += len(said) if first_s else 0
                         last_s = time.perf_counter()
+                        at_once = max(at_once, self._answering)
                         first_s = first_s or last_s
                         logp, top = _read(choice.logprobs or _Logprobs(), most)
                         yield Piece(said, logp, top, finish)
                 if chunk.usage is not None and chunk.usage.prompt_tokens_details is not None:
                     yield Piece(cached=chunk.usage.prompt_tokens_details.cached_tokens or 0)
         finally:
+            self._answering -= 1
             if later:
-                self._rate.note(later, last_s - first_s)
+                self._rate.note(later, last_s - first_s, at_once)
 
     async def score(
         self, http: ServerHttp, tokens: tuple[int, ...], *, start: int, adapter: str, top_k: int
@@ -212,7 +226,9 @@ class Vllm:
         body |= {"cache_salt": ask.salt} if ask.salt else {}
         params = _params(ask.sampling, ask.seed)
         if self._route == TOKENS:
-            params |= {"detokenize": False} | ({"stream_interval": self._rate.together} if self._gathers else {})
+            params |= {"detokenize": False} | (
+                {"stream_interval": self._rate.together(self._answering)} if self._gathers else {}
+            )
             return body | {"token_ids": list(ask.tokens), "sampling_params": params}
         return (
             body | params | {"prompt": list(ask.tokens), "return_token_ids": True, "return_tokens_as_token_ids": True}
