@@ -165,9 +165,9 @@ class MatrixAdam(Optimizer):
         m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) mean(g^2);  w = w - rate m' / sqrt(v')
 
     m' and v' are m and v without their bias to 0. If the first gradient's norm is below `trainer.still_norm`, all rates
-    are as much smaller. AdamW divides each weight by its own root, and so moves weights that hardly matter as far as
-    those that do: with few examples more is changed that they say nothing of. Source: a second moment for each layer,
-    arXiv 1905.11286. All parameters must be whole on this process.
+    are as much smaller. AdamW divides each weight by its own root, which turns an update away from the gradient; with
+    few examples it loses more that they say nothing of. Source: a second moment for each layer, arXiv 1905.11286. All
+    parameters must be whole on this process.
     """
 
     def __init__(self, parameters: Iterable[Parameter], settings: TrainerSettings) -> None:
