@@ -137,7 +137,7 @@ async def _messages(url: str) -> None:
             {"name": "weather", "description": "The weather.", "input_schema": PARAMETERS},
             {"name": "clock", "input_schema": {"type": "object", "properties": {}}},
         ]
-        asked = {"model": "default", "max_tokens": 400, "messages": [{"role": "user", "content": "3 and 4?"}]}
+        asked = {"model": "default", "max_tokens": 1600, "messages": [{"role": "user", "content": "3 and 4?"}]}
         for choice in ({"type": "any"}, {"type": "tool", "name": "weather"}):
             answer = await claude.messages.create(**asked, tools=tools, tool_choice=choice)  # type: ignore[call-overload]
             uses = [block for block in answer.content if block.type == "tool_use"]
