@@ -199,7 +199,8 @@ class MatrixAdam(Optimizer):
                 mean = state["exp_avg"].lerp_(parameter.grad, 1 - beta1)
                 square = state["exp_avg_sq"].lerp_(parameter.grad.square().mean(), 1 - beta2)
                 root = (square / (1 - beta2**count)).sqrt().clamp_min(NO_GRADIENT)
-                parameter.mul_(1 - rate * group["weight_decay"])
+                if group["weight_decay"]:
+                    parameter.mul_(1 - rate * group["weight_decay"])
                 parameter.sub_(mean / root * (rate / (1 - beta1**count)))
 
 

@@ -151,20 +151,20 @@ async def test_a_seed_is_sent_only_where_one_is_wanted() -> None:
 
 def test_a_server_may_hold_back_what_it_samples_in_the_time_allowed() -> None:
     rate = TokenRate(0.05)
-    assert rate.together() == 1  # nothing is known
-    rate.note(3, 0.003)  # too few to tell
-    assert rate.together() == 1
-    rate.note(100, 1.0)
-    assert rate.together() == 5
-    rate.note(100, 3.0)  # two requests, 20 ms a token in the mean
-    assert rate.together() == 2
+    assert rate.together(1) == 1  # nothing is known
+    rate.note(3, 0.003, 1)  # too few to tell
+    assert rate.together(1) == 1
+    rate.note(100, 1.0, 1)
+    assert rate.together(1) == 5
+    rate.note(100, 3.0, 1)  # two requests, 20 ms a token in the mean
+    assert rate.together(1) == 2
     for tokens, seconds, together in ((9, 9.0, 1), (10_000, 0.1, MOST_TOGETHER)):
         for _ in range(20):
-            rate.note(tokens, seconds)
-        assert rate.together() == together
+            rate.note(tokens, seconds, 1)
+        assert rate.together(1) == together
     never = TokenRate(0.0)
-    never.note(100, 0.01)
-    assert never.together() == 1
+    never.note(100, 0.01, 1)
+    assert never.together(1) == 1
 
 
 def test_a_server_with_many_answers_holds_back_longer_in_proportion() -> None:
@@ -175,8 +175,8 @@ def test_a_server_with_many_answers_holds_back_longer_in_proportion() -> None:
     rate.note(100, 3.0, 40)  # 20 ms a token and 24 answers in the mean: three times as long, however few there are now
     assert [rate.together(answers) for answers in (1, 24, 32, 100)] == [7, 7, 10, 10]
     for _ in range(20):
-        rate.note(100, 0.9)  # one answer at a time again
-    assert rate.together() == 5
+        rate.note(100, 0.9, 1)  # one answer at a time again
+    assert rate.together(1) == 5
 
 
 async def test_requests_that_are_asked_together_get_larger_groups() -> None:
@@ -185,7 +185,7 @@ async def test_requests_that_are_asked_together_get_larger_groups() -> None:
     async with engine_on(server) as engine:
         engine._replicas[0].dialect = dialect
         dialect._gathers, dialect._route, dialect._base = True, TOKENS, "base"
-        dialect._rate.note(100, 1.0)
+        dialect._rate.note(100, 1.0, 1)
         server.engine._gap_s = 0.01
         server.asked.clear()
         await asyncio.gather(*(said(engine, Sampling(4)) for _ in range(24)))

@@ -85,7 +85,7 @@ class TokenRate:
         self._token_s = 0.0
         self._at_once = 1.0
 
-    def together(self, at_once: int = 1) -> int:
+    def together(self, at_once: int) -> int:
         """Tokens in one event while the server has so many answers `at_once`, or as many as before if those were more.
 
         At least 1, also as long as nothing is known, and at most `MOST_TOGETHER`.
@@ -94,8 +94,8 @@ class TokenRate:
         held_s = longer * self._gather_s
         return max(1, min(MOST_TOGETHER, int(held_s / self._token_s))) if self._token_s else 1
 
-    def note(self, tokens: int, seconds: float, at_once: int = 1) -> None:
-        """These tokens of one request took so long, while the server had so many answers `at_once`."""
+    def note(self, tokens: int, seconds: float, at_once: int) -> None:
+        """These tokens of one request took so long; when the first came, the server had so many answers `at_once`."""
         if tokens >= FEWEST_NOTED:
             found = seconds / tokens
             self._at_once = (self._at_once + at_once) / 2 if self._token_s else at_once
@@ -182,8 +182,8 @@ class Vllm:
                         said = choice.token_ids or ()
                         later += len(said) if first_s else 0
                         last_s = time.perf_counter()
-                        at_once = max(at_once, self._answering)
-                        first_s = first_s or last_s
+                        if not first_s:
+                            first_s, at_once = last_s, self._answering
                         logp, top = _read(choice.logprobs or _Logprobs(), most)
                         yield Piece(said, logp, top, finish)
                 if chunk.usage is not None and chunk.usage.prompt_tokens_details is not None:
@@ -226,9 +226,8 @@ class Vllm:
         body |= {"cache_salt": ask.salt} if ask.salt else {}
         params = _params(ask.sampling, ask.seed)
         if self._route == TOKENS:
-            params |= {"detokenize": False} | (
-                {"stream_interval": self._rate.together(self._answering)} if self._gathers else {}
-            )
+            params["detokenize"] = False
+            params |= {"stream_interval": self._rate.together(self._answering)} if self._gathers else {}
             return body | {"token_ids": list(ask.tokens), "sampling_params": params}
         return (
             body | params | {"prompt": list(ask.tokens), "return_token_ids": True, "return_tokens_as_token_ids": True}
