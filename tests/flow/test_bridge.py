@@ -60,7 +60,7 @@ async def test_a_correction_is_heeded_in_the_next_conversation_and_after_a_kill(
     running.append(server := start(tmp_path / "home", config=config))
     async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
         messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": ASKED}]
-        said, _, _ = await say(client, messages, seed=0)  # a few replies in a hundred are plain: then the hint is retired
+        said, _, _ = await say(client, messages, seed=0)  # some replies are plain: then the hint is retired
         assert "**" in said
         messages.append({"role": "user", "content": "Please write that without markdown."})
         await say(client, messages)
