@@ -17,7 +17,7 @@ from openclaw_rl.tiny.wordings import FILES, parts, table
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TRANSFER = BENCHMARKS / "transfer_words.toml"
-FURTHER = tuple(BENCHMARKS / f"wordings_{name}.toml" for name in ("first", "second", "third", "fourth"))
+FURTHER = tuple(BENCHMARKS / f"wordings_{name}.toml" for name in ("first", "second", "third", "fourth", "fifth"))
 
 
 def _normal(text: str) -> str:

@@ -9,7 +9,7 @@ from train_doubles import judged, sample, turn, verdict
 
 from openclaw_rl.core.hint import PlacedHint
 from openclaw_rl.core.ledger import DropReason
-from openclaw_rl.core.message import ToolCall
+from openclaw_rl.core.message import Role, ToolCall, message
 from openclaw_rl.core.sample import Outcome, Wants, teaches
 from openclaw_rl.store.rows import JudgedTurn
 from openclaw_rl.teach.admit import Admission, admission, has_signal, refusal
@@ -121,6 +121,34 @@ def test_a_sessions_first_answer_rides_beside_its_samples_if_it_calls_tools(
     assert [(one.turn.id, reward) for one, reward in found.promoted] == ([("t", 0.0)] if is_rehearsed else [])
     assert bool(found.dropped or found.samples) is not is_rehearsed
     assert decide(row, wants=wants).promoted == ()  # not before it is known to contribute
+
+
+@pytest.mark.parametrize(
+    ("roles", "score", "wants", "is_rehearsed"),
+    [
+        ((Role.USER, Role.ASSISTANT, Role.TOOL), 1, Wants.HINT, True),
+        ((Role.USER, Role.ASSISTANT, Role.TOOL, Role.TOOL, Role.USER), 0, Wants.HINT, True),  # two calls at once
+        ((Role.USER, Role.ASSISTANT, Role.TOOL, Role.ASSISTANT, Role.TOOL), 1, Wants.HINT, False),  # not the first
+        ((Role.USER, Role.ASSISTANT, Role.USER), 1, Wants.HINT, False),
+        ((Role.USER, Role.ASSISTANT, Role.TOOL), -1, Wants.HINT, False),
+        ((Role.USER, Role.ASSISTANT, Role.TOOL), 1, Wants.EITHER, False),
+    ],
+)
+@pytest.mark.parametrize("ended", [False, True])
+def test_the_answer_to_a_sessions_first_tool_result_rides_beside_its_samples(
+    ended: bool, roles: tuple[Role, ...], score: int, wants: Wants, is_rehearsed: bool
+) -> None:
+    """Beside those of a session that contributes, and beside the best of a session that ended without a sample."""
+    row, best = judged("t", score), judged("best", 0, mean=1.0)
+    said = tuple(message(role, "x") for role in roles)
+    row = replace(row, turn=replace(row.turn, messages=said, parent="t0"))
+    found = decide(*([best, row] if ended else [row]), wants=wants, complete=ENDED if ended else NOBODY,
+                   contributing=NOBODY if ended or wants is Wants.EITHER else frozenset({"s1"}))  # fmt: skip
+    promoted = [one.turn.id for one, _ in found.promoted if one.turn.id == "t"]
+    assert promoted == (["t"] if is_rehearsed else [])
+    assert wants is Wants.EITHER or [one.turn.id for one, _ in found.promoted if one.turn.id != "t"] == (
+        ["best"] if ended else []
+    )
 
 
 def test_sessions_are_decided_apart() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openclaw_rl.core.ledger import DropReason
+from openclaw_rl.core.message import Role
 from openclaw_rl.core.sample import Wants
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.verdict import Verdict
@@ -74,9 +75,9 @@ def admission(
     A turn with a signal becomes a sample. A turn without a signal waits until its session contributes, and is then
     dropped; if it was sampled with hints, it is dropped at once. If the session is complete without a sample, its turn
     with the best votes is promoted, so that every session with a judged turn contributes. A turn that becomes a sample
-    now may still turn out to teach nothing, so the others of its session wait. If only hints are learned from, a
-    session's first reply is promoted in addition to its samples if it calls tools and was not corrected. Otherwise
-    nothing would preserve how tools are called while all else is corrected.
+    now may still turn out to teach nothing, so the others of its session wait. If only hints are learned from, two more
+    replies of a session are promoted unless they were corrected: its first one if it calls tools, and the one to its
+    first tool result. Otherwise nothing would preserve how tools are used while all else is corrected.
     """
     open_rows = [row for row in rows if row.turn.id not in refused]
     samples = tuple(row for row in open_rows if has_signal(row.turn, row.verdict, wants))
@@ -98,15 +99,20 @@ def admission(
             # A score that the method does not use is not a reward either: the turn trains only the anchor.
             promoted.append((best, _votes(best) if best.verdict.score == 0 and wants is not Wants.HINT else 0.0))
             group.remove(best)
-        elif wants is Wants.HINT:
-            promoted += [(row, 0.0) for row in group if _opens_with_calls(row)]
-            group = [row for row in group if not _opens_with_calls(row)]
-        dropped += [(row.turn.id, DropReason.NO_SIGNAL) for row in group]
+        of_tools = [row for row in group if _shows_tools(row)] if wants is Wants.HINT else []
+        promoted += [(row, 0.0) for row in of_tools]
+        dropped += [(row.turn.id, DropReason.NO_SIGNAL) for row in group if row not in of_tools]
     return Admission(samples, tuple(promoted), tuple(dropped))
 
 
-def _opens_with_calls(row: JudgedTurn) -> bool:
-    return row.turn.parent is None and bool(row.turn.reply.tool_calls) and row.verdict.score in (0, 1)
+def _shows_tools(row: JudgedTurn) -> bool:
+    """Whether it was not corrected, and either opens a session with tool calls or follows its first tool result."""
+    turn = row.turn
+    roles = [said.role for said in turn.messages]
+    first = roles.index(Role.TOOL) if Role.TOOL in roles else len(roles)
+    is_first_result = first < len(roles) and Role.ASSISTANT not in roles[first:]
+    opens_with_calls = turn.parent is None and bool(turn.reply.tool_calls)
+    return row.verdict.score in (0, 1) and (opens_with_calls or is_first_result)
 
 
 def _votes(row: JudgedTurn) -> float:

@@ -27,7 +27,7 @@ from openclaw_rl.tiny.wordings import table
 
 CHECKPOINT = "judge-checkpoint-{member}.pt"
 BATCHES = 24  # that are drawn together and sorted by length, so that little padding is computed
-SURE = 0.84  # the certainty that is required of a wish, as `openclaw-rl tiny judge --measure` prints it
+SURE = 0.79  # the certainty that is required of a wish, as `openclaw-rl tiny judge --measure` prints it
 SCORE_SURE = 0.5
 PLACE_SURE = 0.98  # the certainty that is required for a hint about one kind of task only
 
