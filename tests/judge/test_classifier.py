@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from judge_doubles import said, tool_said, turn
 
@@ -65,7 +66,6 @@ async def test_a_quote_stands_in_the_users_words_letter_by_letter(judge: Classif
 @pytest.mark.parametrize(
     "words",
     [
-        "I am Nell, so please say Nell when you answer.",
         "I'm Zora. Please call me Zora in your replies.",
         "call me Zora. Zora, please!",
         "Please call me Zora, everybody says Zora.",
@@ -75,8 +75,20 @@ def test_a_literal_that_is_said_twice_is_as_sure_as_one_that_is_said_once(encode
     """Each place has a part of the share; what is said is the same at both."""
     read = reading((), message(Role.ASSISTANT, "It is 4."), (message(Role.USER, words),))
     sound = encoder.hear(read)
-    assert read.words[sound.first : sound.last + 1] in {("nell",), ("zora",)}
+    assert read.words[sound.first : sound.last + 1] == ("zora",)
     assert sound.literal > 0.9
+
+
+def test_the_shares_of_a_literals_places_are_added(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No place of "nell" is likelier than "please" here; both together are."""
+    read = reading((), message(Role.ASSISTANT, "It is 4."), (message(Role.USER, "I am Nell, please say Nell"),))
+    share = {"nell": 0.3, "please": 0.4}
+    ends = np.array([[share.get(word, 0.0) for word in read.words]] * 2)
+    one = (np.ones(3) / 3, np.ones(len(encoder.about.wishes)), np.ones(len(encoder.about.places)), ends)
+    monkeypatch.setattr("openclaw_rl.judge.encoder._Member.hear", lambda member, read: one)
+    sound = encoder.hear(read)
+    assert read.words[sound.first : sound.last + 1] == ("nell",)
+    assert sound.literal == pytest.approx(0.6 * 0.6)
 
 
 async def test_thanks_and_talk_give_a_score_and_no_hint(judge: ClassifierJudge) -> None:
