@@ -16,7 +16,7 @@ from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import EngineError
 from openclaw_rl.teach.elsewhere import OtherReplies
-from openclaw_rl.teach.made_up import MadeUpRequests, Opening
+from openclaw_rl.teach.made_up import REQUEST_AMONG, REQUEST_WARMTH, MadeUpRequests, Opening
 from openclaw_rl.teach.other_requests import OtherRequests
 from openclaw_rl.teach.settings import TeachSettings
 
@@ -93,7 +93,8 @@ class Base:
         if self.is_away:
             raise EngineError("away")
         if prompt.tokens == OPENING:
-            assert version == BASE and sampling.seed is not None and sampling.temperature == 1.0
+            assert version == BASE and sampling.seed is not None
+            assert (sampling.temperature, sampling.top_k) == (REQUEST_WARMTH, REQUEST_AMONG)
             self.opened += 1
             ids = (*ids_of(self.invented[sampling.seed % len(self.invented)]), END)
         else:

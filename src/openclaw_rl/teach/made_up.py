@@ -25,6 +25,8 @@ from openclaw_rl.wording.words import words_in
 AT_ONCE = 2  # requests that are generated at the same time
 REQUEST_TOKENS = 128  # the longest request that is generated
 LEAST_WORDS = 3  # of a generated request
+REQUEST_WARMTH = 1.3  # their temperature: unusual names and numbers show what a reply takes from its request
+REQUEST_AMONG = 64  # the likeliest tokens, one of which is drawn: in a large vocabulary the rest would be no language
 KNOWN_NATS = 4.5  # a token of the user's message, at most: a model that never learned what users say generates nothing
 OPENINGS_HELD = 32  # openings that are kept, with the requests generated after them
 
@@ -86,7 +88,13 @@ class MadeUpRequests:
         return tried[:draws]
 
     async def _request(self, opening: Opening, seed: int) -> str | None:
-        sampling = Sampling(max_tokens=REQUEST_TOKENS, seed=seed, stop_ids=(opening.end, *self.stop_ids))
+        sampling = Sampling(
+            max_tokens=REQUEST_TOKENS,
+            temperature=REQUEST_WARMTH,
+            top_k=REQUEST_AMONG,
+            seed=seed,
+            stop_ids=(opening.end, *self.stop_ids),
+        )
         said = await sampled_reply(self.engine, Prompt(opening.ids), sampling, BASE)
         words = opening.text(said.tokens[:-1]).strip()
         return words if said.tokens[-1] == opening.end and len(words.split()) >= LEAST_WORDS else None
