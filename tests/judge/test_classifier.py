@@ -91,6 +91,13 @@ def test_the_shares_of_a_literals_places_are_added(encoder: Encoder, monkeypatch
     assert sound.literal == pytest.approx(0.6 * 0.6)
 
 
+def test_a_literal_is_found_where_the_wish_is_unsure(encoder: Encoder) -> None:
+    words = "I am Nell, so please say Nell when you answer."
+    read = reading((), message(Role.ASSISTANT, "It is 4."), (message(Role.USER, words),))
+    sound = encoder.hear(read)
+    assert read.words[sound.first : sound.last + 1] == ("nell",)
+
+
 async def test_thanks_and_talk_give_a_score_and_no_hint(judge: ClassifierJudge) -> None:
     thanks = await judge.judge(turn(), said("thank you very much"))
     talk = await judge.judge(turn(), said("it is raining here"))

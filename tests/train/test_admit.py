@@ -142,13 +142,14 @@ def test_the_answer_to_a_sessions_first_tool_result_rides_beside_its_samples(
     row, best = judged("t", score), judged("best", 0, mean=1.0)
     said = tuple(message(role, "x") for role in roles)
     row = replace(row, turn=replace(row.turn, messages=said, parent="t0"))
-    found = decide(*([best, row] if ended else [row]), wants=wants, complete=ENDED if ended else NOBODY,
-                   contributing=NOBODY if ended or wants is Wants.EITHER else frozenset({"s1"}))  # fmt: skip
-    promoted = [one.turn.id for one, _ in found.promoted if one.turn.id == "t"]
-    assert promoted == (["t"] if is_rehearsed else [])
-    assert wants is Wants.EITHER or [one.turn.id for one, _ in found.promoted if one.turn.id != "t"] == (
-        ["best"] if ended else []
+    found = (
+        decide(best, row, wants=wants, complete=ENDED)
+        if ended
+        else decide(row, wants=wants, contributing=frozenset({"s1"}))
     )
+    promoted = [one.turn.id for one, _ in found.promoted]
+    assert ("t" in promoted) is is_rehearsed
+    assert wants is Wants.EITHER or ("best" in promoted) is ended
 
 
 def test_sessions_are_decided_apart() -> None:

@@ -109,8 +109,7 @@ def _shows_tools(row: JudgedTurn) -> bool:
     """Whether it was not corrected, and either opens a session with tool calls or follows its first tool result."""
     turn = row.turn
     roles = [said.role for said in turn.messages]
-    first = roles.index(Role.TOOL) if Role.TOOL in roles else len(roles)
-    is_first_result = first < len(roles) and Role.ASSISTANT not in roles[first:]
+    is_first_result = Role.TOOL in roles and Role.ASSISTANT not in roles[roles.index(Role.TOOL) :]
     opens_with_calls = turn.parent is None and bool(turn.reply.tool_calls)
     return row.verdict.score in (0, 1) and (opens_with_calls or is_first_result)
 
