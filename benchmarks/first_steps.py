@@ -3,7 +3,8 @@
 No server and no gate: the product's demonstrations and its trainer, on the models and users of bench-transfer, at a
 minute of one core each. The bundled model has one more user here, `gives`, with problems that none of its recipes has.
 A made model can have another body: `--models hotel@qwen3-moe`. `--hint`, `--warmth`, `--taught-temperature`, `--lr`,
-`--others` and `--unchecked` are for trying other ways than the product's. The last line is one line of JSON.
+`--others` and `--unchecked` are for trying other ways than the product's; `--accepted` adds replies of earlier sessions
+about which the user did not complain, which a step also contains. The last line is one line of JSON.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ TEMPERATURE = 0.7
 LONGEST = 256
 AT_ONCE = 8
 OTHERS = TeachSettings().other_requests
+EARLIER = 300  # the number of the first earlier session: above those of the others, below those of measurements
 
 
 class Shares(NamedTuple):
@@ -156,6 +158,18 @@ async def demonstrated(
     return await Demonstrator(*parts, elsewhere).demonstrated(turn, turn.prompt, (), assembled)
 
 
+async def accepted(ground: Ground, user: Visitor, many: int) -> list[Sample]:
+    """Replies of earlier sessions that this user accepted, as samples: they train the anchor alone."""
+    found: list[Sample] = []
+    for session in range(many):
+        name = f"earlier {session}"
+        said = (message(Role.USER, user.task(EARLIER + session).opening),)
+        turn = replace(await ground.answer(name, said, EARLIER + session, TEMPERATURE), session=name)
+        verdict = Verdict(name, 0, VerdictSource.VOTES)
+        found.append(sample_of(turn, verdict, ground.renderer, baseline=None, max_tokens=8192, reward=0.0))
+    return found
+
+
 async def one(ground: Ground, user: Visitor, number: int, given: argparse.Namespace) -> Figures:
     """One user's first step: wish, and right answers before, when the base model is told the wish, and after it.
 
@@ -165,6 +179,7 @@ async def one(ground: Ground, user: Visitor, number: int, given: argparse.Namesp
     started = time.process_time()
     hint = given.hint or hint_for(user.want)
     sample = await corrected(ground, user, hint, given.warmth, given.others)
+    samples = [sample, *await accepted(ground, user, given.accepted)]
     drawn = time.process_time()
     problems: int = given.problems
     with tempfile.TemporaryDirectory(prefix="openclaw-rl-steps-") as home:
@@ -172,7 +187,7 @@ async def one(ground: Ground, user: Visitor, number: int, given: argparse.Namesp
         method = MethodSettings(taught_temperature=given.taught_temperature)
         trainer = LoraTrainer.open(ground.folder, replace(TrainerSettings(), lr=given.lr, method=method))
         opened = time.process_time()
-        report = await asyncio.to_thread(trainer.step, [sample])
+        report = await asyncio.to_thread(trainer.step, samples)
         stepped = time.process_time()
         trainer.export(folder, version)
         await ground.engine.load(Adapter(folder, digest_of_folder(folder), version))
@@ -221,6 +236,7 @@ def main() -> None:
     options.add_argument("--lr", type=float, default=None, help="rate of the first update")
     options.add_argument("--others", type=int, default=OTHERS, help="how many other requests a wish is taught on")
     options.add_argument("--hint", default="", help="the hint's words, in place of those that the model was taught")
+    options.add_argument("--accepted", type=int, default=0, help="replies that were accepted before the correction")
     options.add_argument("--unchecked", action="store_true", help="learn from replies that contradict, too")
     given = options.parse_args()
     if given.unchecked:
@@ -235,6 +251,7 @@ def main() -> None:
             "lr": given.lr,
             "others": given.others,
             "hint": given.hint,
+            "accepted": given.accepted,
             "unchecked": given.unchecked,
             "problems": given.problems,
             "conditions": where,

@@ -11,6 +11,7 @@ from openclaw_rl.algo.loss import (
     clipped_objective,
     is_clipped,
     kl_k3,
+    kl_weighed,
     policy_ratio,
     sequence_mean,
     token_mean,
@@ -91,6 +92,19 @@ def test_k3_is_never_negative_and_its_gradient_leads_back_to_the_base() -> None:
     base = tensor([-1.0 + math.log(2.0), -1.0 - math.log(2.0)])
     assert_close(kl_k3(logp, base), tensor([0.306853, 0.193147]), rtol=0, atol=1e-5)
     assert_close(torch.autograd.grad(kl_k3(logp, base).sum(), logp)[0], tensor([-1.0, 0.5]), rtol=0, atol=1e-5)
+
+
+def test_weighed_by_its_importance_a_token_that_is_no_longer_said_does_not_pull() -> None:
+    # d = ln 2: (2 - ln 2 - 1) / 2; its slope in logp is -d exp(-d). Likelier tokens count as in k3.
+    logp = tensor([-1.0, -1.0, -13.0], requires_grad=True)
+    base = tensor([-1.0 + math.log(2.0), -1.0 - math.log(2.0), -1.0])
+    found = kl_weighed(logp, base)
+    assert_close(found[:2], tensor([0.153426, 0.193147]), rtol=0, atol=1e-5)
+    assert found[2].item() < 1.0
+    assert kl_k3(logp, base)[2].item() > 1e5
+    slopes = torch.autograd.grad(found.sum(), logp)[0]
+    assert_close(slopes[:2], tensor([-math.log(2.0) / 2, 0.5]), rtol=0, atol=1e-5)
+    assert -1e-4 < slopes[2].item() < 0.0
 
 
 def test_tokens_or_sequences_weigh_the_same() -> None:

@@ -99,6 +99,15 @@ def test_a_method_of_hints_promotes_without_a_reward() -> None:
     assert decide(zero, wants=Wants.HINT, complete=ENDED).promoted == ((zero, 0.0),)
 
 
+def test_a_method_of_hints_does_not_hold_the_model_at_a_reply_that_was_complained_about() -> None:
+    """The judge heard a complaint, and not about what: the reply teaches nothing, and is nothing to preserve."""
+    rows = [judged("a", -1, mean=-1.0), judged("b", 0, mean=-1 / 3)]
+    assert decide(*rows, wants=Wants.HINT, complete=ENDED).promoted == ((rows[1], 0.0),)
+    alone = decide(rows[0], wants=Wants.HINT, complete=ENDED)
+    assert alone == Admission(dropped=(("a", DropReason.NO_SIGNAL),))
+    assert decide(rows[0], wants=Wants.HINT) == Admission()  # the session goes on
+
+
 @pytest.mark.parametrize(
     ("wants", "score", "calls", "parent", "is_rehearsed"),
     [

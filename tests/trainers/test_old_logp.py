@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, tensor
 from torch.testing import assert_close
-from trainer_models import Recorder, settings_of
+from trainer_models import Recorder, Rows, settings_of
 
 from openclaw_rl.core.sample import HintPrompt, Sample, SampledReply
 from openclaw_rl.core.version import BASE, PolicyVersion
@@ -23,20 +23,6 @@ from openclaw_rl.trainers.settings import Method, MethodSettings
 ONE, TWO = PolicyVersion("shared", 1), PolicyVersion("shared", 2)
 HYBRID = MethodSettings(name=Method.HYBRID, kl_beta=0.0, subset="union")
 LOW, HIGH, CAP, C, K = 0.2, 0.28, 2.0, 1.0, 4  # as the settings come
-
-
-@dataclass
-class Rows:
-    """A speaker whose hidden states are its logits."""
-
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    vocabulary: int = 3
-
-    def hidden(self, ids: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    def logits(self, rows: Tensor) -> Tensor:
-        return rows
 
 
 def test_ratio_weight_and_gap_are_taken_to_the_version_that_sampled() -> None:

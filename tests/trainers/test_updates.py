@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from trainer_models import Recorder, policy_logp, settings_of
+from torch import Tensor
+from trainer_models import Recorder, Rows, policy_logp, settings_of
 
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.trainers.descent import Descent, DescentResult, GradientStats, MatrixAdam, settled, walked
-from openclaw_rl.trainers.lessons import lessons, shares
+from openclaw_rl.trainers.lessons import TermWeights, lessons, shares
 from openclaw_rl.trainers.lora import LoraTrainer
-from openclaw_rl.trainers.objective import LossSums
+from openclaw_rl.trainers.objective import LossSums, Objective, Targets
 from openclaw_rl.trainers.settings import Method, MethodSettings, TrainerSettings
 
 TOPK = MethodSettings(name=Method.TOPK, kl_beta=0.0)
@@ -90,6 +91,36 @@ def test_at_any_rate_a_step_ends_nearer_to_the_teacher_than_it_began(
     assert report.metrics["updates_undone"] > 0 or rate < 0.1
     again = trainer.step(recorder.batch()).metrics["loss_distill"]  # and the weights are those of that distance
     assert again == pytest.approx(report.metrics["loss_distill_last"], rel=1e-3)
+
+
+def test_a_reply_that_a_step_of_several_updates_leaves_behind_does_not_hold_it() -> None:
+    """An earlier reply in a style that its user unlearns in this step: one token may be 12 nats less likely."""
+    policy = torch.tensor([[-12.0, 0.0, -12.0]])
+    targets = Targets(torch.tensor([0]), torch.zeros(1), TermWeights(0.0, 0.0, 1.0), logp_ref=torch.tensor([-0.1]))
+    pulls = []
+    for is_weighed in (True, False):
+        objective = Objective(Rows(), MethodSettings(), 1024, Rows())
+        found = replace(targets, is_weighed=is_weighed)
+        pulls.append(float(objective.gradient(policy, found, LossSums(), is_own=False).norm()))
+    assert pulls[0] < 1e-3 and pulls[1] > 1e5
+
+
+@pytest.mark.parametrize(("updates", "is_weighed"), [(1, [False, False]), (5, [False, True])])
+def test_only_in_a_step_of_several_updates_and_without_a_teacher_the_anchor_weighs_tokens(
+    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, updates: int, is_weighed: list[bool]
+) -> None:
+    seen: list[Targets] = []
+    own = Objective.gradient
+
+    def noted(self: Objective, hidden: Tensor, targets: Targets, tally: LossSums, *, is_own: bool) -> Tensor:
+        seen.append(targets)
+        return own(self, hidden, targets, tally, is_own=is_own)
+
+    monkeypatch.setattr(Objective, "gradient", noted)
+    hinted, praised, _ = recorder.batch()
+    LoraTrainer.open(trainer_model, told(updates=updates)).step([hinted, praised])
+    first = {tuple(one.ids.tolist()): one.is_weighed for one in seen}
+    assert [first[hinted.response], first[praised.response]] == is_weighed
 
 
 def test_a_trainer_takes_a_gentle_step(trainer_model: Path, recorder: Recorder) -> None:

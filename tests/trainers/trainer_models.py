@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from openclaw_rl.core.sample import HintPrompt, Sample
@@ -85,6 +85,20 @@ class Recorder:
         """Enough for a step to be found in the middle of it."""
         response = tuple(range(10, 60)) * 4
         return [self.sample((1, number % 60), response, turn=str(number), score=1.0) for number in range(60)]
+
+
+@dataclass
+class Rows:
+    """A speaker whose hidden states are its logits."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    vocabulary: int = 3
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def logits(self, rows: Tensor) -> Tensor:
+        return rows
 
 
 def settings_of(method: MethodSettings | None = None, **settings: object) -> TrainerSettings:

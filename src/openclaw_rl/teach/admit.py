@@ -75,9 +75,11 @@ def admission(
     A turn with a signal becomes a sample. A turn without a signal waits until its session contributes, and is then
     dropped; if it was sampled with hints, it is dropped at once. If the session is complete without a sample, its turn
     with the best votes is promoted, so that every session with a judged turn contributes. A turn that becomes a sample
-    now may still turn out to teach nothing, so the others of its session wait. If only hints are learned from, two more
-    replies of a session are promoted unless they were corrected: its first one if it calls tools, and the one to its
-    first tool result. Otherwise nothing would preserve how tools are used while all else is corrected.
+    now may still turn out to teach nothing, so the others of its session wait.
+
+    If only hints are learned from, a promoted turn holds the model where it was. So a corrected one is not promoted,
+    and two more replies of a session are: its first one if it calls tools, and the one to its first tool result.
+    Otherwise nothing would preserve how tools are used while all else is corrected.
     """
     open_rows = [row for row in rows if row.turn.id not in refused]
     samples = tuple(row for row in open_rows if has_signal(row.turn, row.verdict, wants))
@@ -95,10 +97,13 @@ def admission(
         if session not in contributing:
             if session not in complete:
                 continue
-            best = max(group, key=_votes)
-            # A score that the method does not use is not a reward either: the turn trains only the anchor.
-            promoted.append((best, _votes(best) if best.verdict.score == 0 and wants is not Wants.HINT else 0.0))
-            group.remove(best)
+            candidates = group if wants is not Wants.HINT else [row for row in group if row.verdict.score in (0, 1)]
+            if candidates:
+                best = max(candidates, key=_votes)
+                # A score that the method does not use is not a reward either: the turn trains only the anchor.
+                reward = _votes(best) if best.verdict.score == 0 and wants is not Wants.HINT else 0.0
+                promoted.append((best, reward))
+                group.remove(best)
         of_tools = [row for row in group if _shows_tools(row)] if wants is Wants.HINT else []
         promoted += [(row, 0.0) for row in of_tools]
         dropped += [(row.turn.id, DropReason.NO_SIGNAL) for row in group if row not in of_tools]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from openclaw_rl.algo.loss import is_clipped, kl_k3
+from openclaw_rl.algo.loss import is_clipped, kl_k3, kl_weighed
 from openclaw_rl.algo.method import SelectedTokens
 from openclaw_rl.algo.methods.topk import demonstration_distance, literal_distance
 from openclaw_rl.trainers.batch import chunks
@@ -28,7 +28,8 @@ class Targets:
     distance is the forward divergence, whatever the method's own form. `anchored` [n] is 1 where the anchor to the base
     applies and 0 where it does not, None if it applies everywhere. `selected` is what the selected form compares, None
     if it is the policy as it is read. `is_literal`: the distance of a taught reply is that to its own tokens. Else
-    this holds of those at which `content` [n] is True, None if there are none.
+    this holds of those at which `content` [n] is True, None if there are none. `is_weighed`: the anchor weighs tokens
+    by their importance, since the policy may leave this reply far behind within the step.
     """
 
     ids: Tensor
@@ -42,6 +43,7 @@ class Targets:
     selected: SelectedTokens | None = None
     is_literal: bool = False
     content: Tensor | None = None
+    is_weighed: bool = False
 
 
 @dataclass(slots=True)
@@ -134,7 +136,7 @@ class Objective:
             tally.distill += float(distill.detach())
             loss = loss + distill
         if targets.logp_ref is not None:
-            apart = kl_k3(logp, targets.logp_ref[rows])
+            apart = (kl_weighed if targets.is_weighed else kl_k3)(logp, targets.logp_ref[rows])
             divergence = (apart if targets.anchored is None else apart * targets.anchored[rows]).sum()
             tally.kl += float(apart.detach().sum())
             tally.anchor += float(divergence.detach()) * targets.shares.kl
