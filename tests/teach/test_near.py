@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
-from elsewhere_double import END, PLAIN, Base, Sums, ids_of, others, text
+from elsewhere_double import END, OPENING, PLAIN, Base, Sums, ids_of, others, text
 
+from openclaw_rl.core.completion import Scores
 from openclaw_rl.core.hint import LABEL
+from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
-from openclaw_rl.core.version import BASE
+from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.teach.near import NUMBERED, NearRequests
 from openclaw_rl.testing.turns import a_turn
 
@@ -46,6 +48,38 @@ async def test_one_contrary_reply_of_eight_may_be_chance_and_two_are_not(contrar
     found = await near(Seldom(unlikely=-6.0, contrary=contrary))
     said = [text(one.reply.tokens[:-1]) for one in found[:NUMBERED]]
     assert sorted(said) == (["plain"] * (NUMBERED - contrary) + ["plan"] * contrary if is_taught else [])
+
+
+@dataclass
+class Small(Seldom):
+    """Its users ask about numbers up to `largest`: a larger one in a user's message costs it 7 nats."""
+
+    invented: tuple[str, ...] = ("What is 1 + 1?",)
+    largest: int = 4
+
+    async def score(self, prompt: Prompt, *, start: int, version: PolicyVersion, top_k: int = 0) -> Scores:
+        found = await super().score(prompt, start=start, version=version, top_k=top_k)
+        if prompt.tokens[:start] != OPENING:
+            return found
+        large = sum(int(number) > self.largest for number in re.findall(r"\d+", text(prompt.tokens[start:])))
+        return replace(found, logp=(found.logp[0] - 7.0 * large, *found.logp[1:]))
+
+
+@pytest.mark.parametrize(("largest", "are_asked"), [(4, True), (2, False)])
+async def test_numbers_that_its_users_do_not_ask_about_are_not_tried(largest: int, are_asked: bool) -> None:
+    """On those the model guesses, and a guess contradicts another. With few others nothing can be said."""
+    engine = Small(unlikely=-6.0, contrary=NUMBERED, largest=largest)
+    assert bool(await near(engine)) == are_asked
+    numbers = [int(number) for request in engine.asked for number in re.findall(r"\d+", request)]
+    assert bool(numbers) == are_asked
+    assert max(numbers, default=0) <= largest
+
+
+@pytest.mark.parametrize(("contrary", "is_taught"), [(1, False), (2, True)])
+async def test_one_contrary_reply_of_five_may_be_chance_too(contrary: int, is_taught: bool) -> None:
+    engine = Small(unlikely=-6.0, contrary=contrary, largest=6)
+    assert bool(await near(engine, "What is 2 of these?")) == is_taught
+    assert len(engine.asked) == 5
 
 
 async def test_a_contrary_reply_is_replaced_and_requests_with_less_keep_what_is_said_without_the_hint() -> None:

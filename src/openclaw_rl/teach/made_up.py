@@ -87,6 +87,26 @@ class MadeUpRequests:
                 tried.append(None if words in tried else words)
         return tried[:draws]
 
+    async def usual(self, turn: Turn, at: int, texts: Sequence[str], most: int, by: float) -> list[str]:
+        """The first of these texts, at most so many, that the user could as well have said in message number `at`.
+
+        The base model finds one at most `by` nats less likely than what was said. If it does not know what users say,
+        the first ones are taken.
+        """
+        before, said = turn.messages[:at], turn.messages[at].text
+        opening = await asyncio.to_thread(self.opens, before, turn.tools, turn.options) if texts else None
+        if opening is None or not await self._knows_users(turn, opening):
+            return list(texts[:most])
+        least, found = await self._message_logp(opening, said) - by, list[str]()
+        for text in texts:
+            if len(found) < most and await self._message_logp(opening, text) >= least:
+                found.append(text)
+        return found
+
+    async def _message_logp(self, opening: Opening, text: str) -> float:
+        words = tuple(opening.encode(text)[:REQUEST_TOKENS])
+        return sum(await reply_logp(self.engine, Prompt(opening.ids), words, BASE))
+
     async def _request(self, opening: Opening, seed: int) -> str | None:
         sampling = Sampling(
             max_tokens=REQUEST_TOKENS,

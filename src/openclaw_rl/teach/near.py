@@ -22,11 +22,15 @@ from openclaw_rl.teach.contradictions import COSTLY
 from openclaw_rl.teach.elsewhere import AskedRequest, OtherReplies
 from openclaw_rl.teach.other_requests import Request
 from openclaw_rl.teach.results import has_digit, results, shared, states
-from openclaw_rl.teach.variants import with_less, with_other_numbers
+from openclaw_rl.teach.variants import how_many_numbers, with_less, with_other_numbers
 from openclaw_rl.wording.words import words_in
 
 log = logging.getLogger(__name__)
 NUMBERED = 8  # requests with other numbers
+TRIED = 64  # to find so many that are not unusual
+LEAST_CONTRARY = 2  # replies that contradict: one may do so by chance
+LEAST_NUMBERED = 4  # if there are fewer, nothing can be said
+UNUSUAL_NATS = 3.0  # by number: what its user is less likely to ask than the corrected request is not asked
 SHORTER = 8  # requests with less in them
 UNHINTED = 3  # replies without the hint that a demonstration must agree with
 KNOWN = 0.5  # share of the requests with other numbers on which the model must know a result to be held to it
@@ -71,18 +75,20 @@ class NearRequests:
         """Checked replies to requests with other numbers, and the replies without hints to requests with less in them.
 
         Of the replies `shown` on the corrected request those that state its result. No replies, and `shown` as it is,
-        if fewer than `COSTLY` of the replies with the hint contradict those without; also if the request has no
-        numbers, or if no reply passes the check; and if the replies without the hint to more than half of the requests
-        differ in their result: a model that knows none loses none, so a reply to such a request is not counted. If most
-        replies with the hint contradict or lose their number, and few that do not can be drawn, these are noted as left
-        out. Raises EngineError.
+        if fewer than `COSTLY` of the replies with the hint contradict those without; also if few
+        requests with other numbers are usual, or if no reply passes the check; and if the replies without the hint to
+        more than half of the requests differ in their result: a model that knows none loses none, so a reply to such a
+        request is not counted. If most replies with the hint contradict or lose their number, and few that do not can
+        be drawn, these are noted as left out. Raises EngineError.
         """
         nothing = NearReplies((), shown)
         at = last_user_index(turn.messages)
         if self.others.settings.other_requests == 0 or at is None:
             return nothing
         words = turn.messages[at].text
-        asked = await self._asked(turn, with_other_numbers(words, NUMBERED))
+        asked = await self._asked(turn, await self._numbered(turn, at, words))
+        if len(asked) < LEAST_NUMBERED:
+            return nothing
         tried = await asyncio.gather(*(self._tried(one, hint, known) for one in asked))
         trials = [trial for trial in tried if trial is not None]
         contrary = [trial.is_contrary for trial in trials]
@@ -118,6 +124,13 @@ class NearRequests:
         return NearReplies(
             (*taught, *(reply for reply in held if reply is not None)), await self._stating(turn, words, untold, shown)
         )
+
+    async def _numbered(self, turn: Turn, at: int, words: str) -> list[str]:
+        """Requests with other numbers that the user might ask, too: where the base model can but guess, each reply may
+        contradict the other, and what is learned is to guess.
+        """
+        tried, by = with_other_numbers(words, TRIED), UNUSUAL_NATS * how_many_numbers(words)
+        return await self.others.requests.made_up.usual(turn, at, tried, NUMBERED, by)
 
     async def _stating(
         self, turn: Turn, words: str, elsewhere: Sequence[Sequence[str]], shown: tuple[SampledReply, ...]
@@ -200,4 +213,4 @@ class NearRequests:
 
 
 def _are_many(contrary: Sequence[bool]) -> bool:
-    return any(contrary) and sum(contrary) >= COSTLY * len(contrary)
+    return sum(contrary) >= max(LEAST_CONTRARY, COSTLY * len(contrary))

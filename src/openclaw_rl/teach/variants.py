@@ -32,6 +32,11 @@ def with_other_numbers(text: str, most: int) -> list[str]:
     return list(found)
 
 
+def how_many_numbers(text: str) -> int:
+    """The numbers of a text that `with_other_numbers` replaces."""
+    return len(_NUMBER.findall(text))
+
+
 def with_less(text: str, most: int) -> list[str]:
     """At most this many different variants in which a sentence ends earlier or is missing; numbers are others, too."""
     rng, found = Random(text), dict[str, None]()
