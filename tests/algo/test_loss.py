@@ -96,8 +96,8 @@ def test_k3_is_never_negative_and_its_gradient_leads_back_to_the_base() -> None:
 
 def test_weighed_by_its_importance_a_token_that_is_no_longer_said_does_not_pull() -> None:
     # d = ln 2: (2 - ln 2 - 1) / 2; its slope in logp is -d exp(-d). Likelier tokens count as in k3.
-    logp = tensor([-1.0, -1.0, -13.0], requires_grad=True)
-    base = tensor([-1.0 + math.log(2.0), -1.0 - math.log(2.0), -1.0])
+    logp = tensor([-1.0, -1.0, -13.0, -1001.0], requires_grad=True)
+    base = tensor([-1.0 + math.log(2.0), -1.0 - math.log(2.0), -1.0, -1.0])
     found = kl_weighed(logp, base)
     assert_close(found[:2], tensor([0.153426, 0.193147]), rtol=0, atol=1e-5)
     assert found[2].item() < 1.0
@@ -105,6 +105,7 @@ def test_weighed_by_its_importance_a_token_that_is_no_longer_said_does_not_pull(
     slopes = torch.autograd.grad(found.sum(), logp)[0]
     assert_close(slopes[:2], tensor([-math.log(2.0) / 2, 0.5]), rtol=0, atol=1e-5)
     assert -1e-4 < slopes[2].item() < 0.0
+    assert (found[3].item(), slopes[3].item()) == (1.0, 0.0)
 
 
 def test_tokens_or_sequences_weigh_the_same() -> None:

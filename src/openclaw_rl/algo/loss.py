@@ -58,7 +58,8 @@ def kl_weighed(logp: Tensor, logp_ref: Tensor) -> Tensor:
     though it adds nothing to the divergence; above 1 it is cut. Source: the unbiased estimate of arXiv 2512.02556.
     """
     difference = logp_ref - logp
-    return difference.neg().clamp(max=0.0).exp() * (difference.expm1() - difference)
+    likelier, rarer = difference.clamp(max=0.0), difference.clamp(min=0.0)  # one of them is 0; exp(d) could overflow
+    return (likelier.expm1() - likelier) - (rarer.neg().expm1() + rarer * rarer.neg().exp())
 
 
 def token_mean(values: Tensor, mask: Tensor) -> Tensor:
