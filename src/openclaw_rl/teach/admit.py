@@ -94,29 +94,32 @@ def admission(
         group = [row for row in silent if row.turn.session == session]
         if session in undecided:
             continue
-        if session not in contributing:
-            if session not in complete:
-                continue
-            candidates = group if wants is not Wants.HINT else [row for row in group if row.verdict.score in (0, 1)]
-            if candidates:
-                best = max(candidates, key=_votes)
-                # A score that the method does not use is not a reward either: the turn trains only the anchor.
-                reward = _votes(best) if best.verdict.score == 0 and wants is not Wants.HINT else 0.0
-                promoted.append((best, reward))
-                group.remove(best)
-        of_tools = [row for row in group if _shows_tools(row)] if wants is Wants.HINT else []
-        promoted += [(row, 0.0) for row in of_tools]
-        dropped += [(row.turn.id, DropReason.NO_SIGNAL) for row in group if row not in of_tools]
+        without_sample = session not in contributing
+        if without_sample and session not in complete:
+            continue
+        chosen = _promoted(group, wants, without_sample=without_sample)
+        names = {row.turn.id for row, _ in chosen}
+        promoted += chosen
+        dropped += [(row.turn.id, DropReason.NO_SIGNAL) for row in group if row.turn.id not in names]
     return Admission(samples, tuple(promoted), tuple(dropped))
 
 
-def _shows_tools(row: JudgedTurn) -> bool:
-    """Whether it was not corrected, and either opens a session with tool calls or follows its first tool result."""
-    turn = row.turn
+def _promoted(group: Sequence[JudgedTurn], wants: Wants, *, without_sample: bool) -> list[tuple[JudgedTurn, float]]:
+    """Those of a session's turns that are promoted, and their rewards."""
+    if wants is not Wants.HINT:
+        best = max(group, key=_votes) if without_sample else None
+        return [] if best is None else [(best, _votes(best) if best.verdict.score == 0 else 0.0)]
+    # A score that the method does not use is no reward either: these train only the anchor.
+    accepted = [row for row in group if row.verdict.score in (0, 1)]
+    best = max(accepted, key=_votes, default=None) if without_sample else None
+    return [(row, 0.0) for row in accepted if row is best or _shows_tools(row.turn)]
+
+
+def _shows_tools(turn: Turn) -> bool:
+    """Whether a turn opens a session with tool calls, or follows its first tool result."""
     roles = [said.role for said in turn.messages]
     is_first_result = Role.TOOL in roles and Role.ASSISTANT not in roles[roles.index(Role.TOOL) :]
-    opens_with_calls = turn.parent is None and bool(turn.reply.tool_calls)
-    return row.verdict.score in (0, 1) and (opens_with_calls or is_first_result)
+    return is_first_result or (turn.parent is None and bool(turn.reply.tool_calls))
 
 
 def _votes(row: JudgedTurn) -> float:

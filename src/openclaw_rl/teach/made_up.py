@@ -97,15 +97,13 @@ class MadeUpRequests:
         opening = await asyncio.to_thread(self.opens, before, turn.tools, turn.options) if texts else None
         if opening is None or not await self._knows_users(turn, opening):
             return list(texts[:most])
-        least, found = await self._message_logp(opening, said) - by, list[str]()
+        least, found = sum(await self._message_logp(opening, said)) - by, list[str]()
         for text in texts:
-            if len(found) < most and await self._message_logp(opening, text) >= least:
+            if len(found) == most:
+                break
+            if sum(await self._message_logp(opening, text)) >= least:
                 found.append(text)
         return found
-
-    async def _message_logp(self, opening: Opening, text: str) -> float:
-        words = tuple(opening.encode(text)[:REQUEST_TOKENS])
-        return sum(await reply_logp(self.engine, Prompt(opening.ids), words, BASE))
 
     async def _request(self, opening: Opening, seed: int) -> str | None:
         sampling = Sampling(
@@ -126,12 +124,15 @@ class MadeUpRequests:
         """
         said = [one.text for one in turn.messages if one.role is Role.USER]
         for text in dict.fromkeys((*said[:1], *said[-1:])):  # the last may be a complaint, which no model expects
-            words = tuple(opening.encode(text)[:REQUEST_TOKENS])
-            if words:
-                logp = await reply_logp(self.engine, Prompt(opening.ids), words, BASE)
-                if -sum(logp) <= KNOWN_NATS * len(words):
-                    return True
+            logp = await self._message_logp(opening, text)
+            if logp and -sum(logp) <= KNOWN_NATS * len(logp):
+                return True
         return False
+
+    async def _message_logp(self, opening: Opening, text: str) -> Sequence[float]:
+        """The log-probabilities of the first tokens of a user's message, none if it is empty."""
+        words = tuple(opening.encode(text)[:REQUEST_TOKENS])
+        return await reply_logp(self.engine, Prompt(opening.ids), words, BASE) if words else ()
 
 
 def of_many_kinds(texts: Sequence[str], most: int) -> list[str]:

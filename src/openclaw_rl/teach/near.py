@@ -27,10 +27,10 @@ from openclaw_rl.wording.words import words_in
 
 log = logging.getLogger(__name__)
 NUMBERED = 8  # requests with other numbers
-TRIED = 64  # to find so many that are not unusual
+TRIED = 64  # most requests that are looked at to find so many usual ones
 LEAST_CONTRARY = 2  # replies that contradict: one may do so by chance
 LEAST_NUMBERED = 4  # if there are fewer, nothing can be said
-UNUSUAL_NATS = 3.0  # by number: what its user is less likely to ask than the corrected request is not asked
+UNUSUAL_NATS = 3.0  # a number, by which a request may be less likely than the corrected one
 SHORTER = 8  # requests with less in them
 UNHINTED = 3  # replies without the hint that a demonstration must agree with
 KNOWN = 0.5  # share of the requests with other numbers on which the model must know a result to be held to it
@@ -75,10 +75,10 @@ class NearRequests:
         """Checked replies to requests with other numbers, and the replies without hints to requests with less in them.
 
         Of the replies `shown` on the corrected request those that state its result. No replies, and `shown` as it is,
-        if fewer than `COSTLY` of the replies with the hint contradict those without; also if few
-        requests with other numbers are usual, or if no reply passes the check; and if the replies without the hint to
-        more than half of the requests differ in their result: a model that knows none loses none, so a reply to such a
-        request is not counted. If most replies with the hint contradict or lose their number, and few that do not can
+        if only one of the replies with the hint contradicts those without, or fewer than `COSTLY` of them do; also if
+        few requests with other numbers are usual, or if no reply passes the check; and if the replies without the hint
+        to more than half of the requests differ in their result: a model that knows none loses none, so a reply to such
+        a request is not counted. If most replies with the hint contradict or lose their number, and few that do not can
         be drawn, these are noted as left out. Raises EngineError.
         """
         nothing = NearReplies((), shown)
@@ -86,7 +86,7 @@ class NearRequests:
         if self.others.settings.other_requests == 0 or at is None:
             return nothing
         words = turn.messages[at].text
-        asked = await self._asked(turn, await self._numbered(turn, at, words))
+        asked = await self._asked(turn, await self._numbered(turn, at))
         if len(asked) < LEAST_NUMBERED:
             return nothing
         tried = await asyncio.gather(*(self._tried(one, hint, known) for one in asked))
@@ -125,10 +125,12 @@ class NearRequests:
             (*taught, *(reply for reply in held if reply is not None)), await self._stating(turn, words, untold, shown)
         )
 
-    async def _numbered(self, turn: Turn, at: int, words: str) -> list[str]:
-        """Requests with other numbers that the user might ask, too: where the base model can but guess, each reply may
-        contradict the other, and what is learned is to guess.
+    async def _numbered(self, turn: Turn, at: int) -> list[str]:
+        """The corrected request with other numbers that its user might ask about, too.
+
+        About others the base model may but guess: guesses contradict each other, and what is learned is to guess.
         """
+        words = turn.messages[at].text
         tried, by = with_other_numbers(words, TRIED), UNUSUAL_NATS * how_many_numbers(words)
         return await self.others.requests.made_up.usual(turn, at, tried, NUMBERED, by)
 

@@ -394,7 +394,7 @@ class LoraTrainer:
                 advantage = kept_advantage(advantage, torch.tensor(one.kept, device=device))
             kept = teacher if weights.distill or one.is_taught else None
             anchor = anchored(reference[index], hinted)
-            held = (advantage, reference[index], kept, one.is_taught, anchor, selected[index], one.is_literal)
             content = is_content(ids[index], reference[index], hinted, form) if one.is_taught else None
-            found.append(Targets(ids[index], old[index], share, *held, content, teacher is None and not is_once))
+            held = (advantage, reference[index], kept, one.is_taught, anchor, selected[index], one.is_literal, content)
+            found.append(Targets(ids[index], old[index], share, *held, is_weighed=teacher is None and not is_once))
         return found
