@@ -4,7 +4,7 @@ No server and no gate: the product's demonstrations and its trainer, on the mode
 minute of one core each. The bundled model has one more user here, `gives`, with problems that none of its recipes has.
 A made model can have another body: `--models hotel@qwen3-moe`. `--hint`, `--warmth`, `--taught-temperature`, `--lr`,
 `--others` and `--unchecked` are for trying other ways than the product's; `--accepted` adds replies of earlier sessions
-about which the user did not complain, which a step also contains. The last line is one line of JSON.
+that the user accepted, as any step but a server's first may contain them. The last line is one line of JSON.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def main() -> None:
     options.add_argument("--lr", type=float, default=None, help="rate of the first update")
     options.add_argument("--others", type=int, default=OTHERS, help="how many other requests a wish is taught on")
     options.add_argument("--hint", default="", help="the hint's words, in place of those that the model was taught")
-    options.add_argument("--accepted", type=int, default=0, help="replies that were accepted before the correction")
+    options.add_argument("--accepted", type=int, default=0, help="how many replies accepted earlier are in the step")
     options.add_argument("--unchecked", action="store_true", help="learn from replies that contradict, too")
     given = options.parse_args()
     if given.unchecked:
