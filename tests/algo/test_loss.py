@@ -10,6 +10,7 @@ from torch.testing import assert_close
 from openclaw_rl.algo.loss import (
     clipped_objective,
     is_clipped,
+    kl_bounded,
     kl_k3,
     kl_weighed,
     policy_ratio,
@@ -92,6 +93,16 @@ def test_k3_is_never_negative_and_its_gradient_leads_back_to_the_base() -> None:
     base = tensor([-1.0 + math.log(2.0), -1.0 - math.log(2.0)])
     assert_close(kl_k3(logp, base), tensor([0.306853, 0.193147]), rtol=0, atol=1e-5)
     assert_close(torch.autograd.grad(kl_k3(logp, base).sum(), logp)[0], tensor([-1.0, 0.5]), rtol=0, atol=1e-5)
+
+
+def test_bounded_a_token_pulls_no_harder_from_two_nats_on() -> None:
+    # d = ln 2 and -ln 2 as in k3; d = 3: exp(2) - 3 + (3 - 2) (exp(2) - 1) = 10.7781, and the slope stays exp(2) - 1
+    logp = tensor([-1.0, -1.0, -4.0, -1001.0], requires_grad=True)
+    base = tensor([-1.0 + math.log(2.0), -1.0 - math.log(2.0), -1.0, -1.0])
+    found = kl_bounded(logp, base)
+    assert_close(found[:3], tensor([0.306853, 0.193147, 10.778112]), rtol=0, atol=1e-5)
+    slopes = torch.autograd.grad(found.sum(), logp)[0]
+    assert_close(slopes, tensor([-1.0, 0.5, -6.389056, -6.389056]), rtol=0, atol=1e-5)
 
 
 def test_weighed_by_its_importance_a_token_that_is_no_longer_said_does_not_pull() -> None:

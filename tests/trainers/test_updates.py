@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from trainer_models import Recorder, Rows, policy_logp, settings_of
 
+from openclaw_rl.algo.loss import kl_bounded, kl_k3, kl_weighed
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.trainers.descent import Descent, DescentResult, GradientStats, MatrixAdam, settled, walked
 from openclaw_rl.trainers.lessons import TermWeights, lessons, shares
@@ -98,16 +99,16 @@ def test_a_reply_that_a_step_of_several_updates_leaves_behind_does_not_hold_it()
     policy = torch.tensor([[-12.0, 0.0, -12.0]])
     targets = Targets(torch.tensor([0]), torch.zeros(1), TermWeights(0.0, 0.0, 1.0), logp_ref=torch.tensor([-0.1]))
     pulls = []
-    for is_weighed in (True, False):
+    for form in (kl_weighed, kl_bounded, kl_k3):
         objective = Objective(Rows(), MethodSettings(), 1024, Rows())
-        found = replace(targets, is_weighed=is_weighed)
+        found = replace(targets, divergence=form)
         pulls.append(float(objective.gradient(policy, found, LossSums(), is_own=False).norm()))
-    assert pulls[0] < 1e-3 and pulls[1] > 1e5
+    assert pulls[0] < 1e-3 and 1.0 < pulls[1] < 10.0 and pulls[2] > 1e5
 
 
-@pytest.mark.parametrize(("updates", "is_weighed"), [(1, [False, False]), (5, [False, True])])
-def test_only_in_a_step_of_several_updates_and_without_a_teacher_the_anchor_weighs_tokens(
-    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, updates: int, is_weighed: list[bool]
+@pytest.mark.parametrize(("updates", "forms"), [(1, [kl_k3, kl_k3]), (5, [kl_bounded, kl_weighed])])
+def test_in_a_step_of_several_updates_the_anchor_cannot_pull_without_bound(
+    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, updates: int, forms: list[object]
 ) -> None:
     seen: list[Targets] = []
     own = Objective.gradient
@@ -119,8 +120,19 @@ def test_only_in_a_step_of_several_updates_and_without_a_teacher_the_anchor_weig
     monkeypatch.setattr(Objective, "gradient", noted)
     hinted, praised, _ = recorder.batch()
     LoraTrainer.open(trainer_model, told(updates=updates)).step([hinted, praised])
-    first = {tuple(one.ids.tolist()): one.is_weighed for one in seen}
-    assert [first[hinted.response], first[praised.response]] == is_weighed
+    first = {tuple(one.ids.tolist()): one.divergence for one in seen}
+    assert [first[hinted.response], first[praised.response]] == forms
+
+
+@pytest.mark.parametrize(("said_at", "is_taught", "far"), [(-0.2, True, 1), (-1.0, True, 0), (-0.2, False, 0)])
+def test_a_token_is_far_that_its_teacher_said_and_the_policy_hardly_would(
+    said_at: float, is_taught: bool, far: int
+) -> None:
+    policy = torch.tensor([[-1.5, 0.0]])  # of the token that was said: -1.7
+    own, shares, tally = torch.tensor([0]), TermWeights(0.0, 0.0, 1.0), LossSums()
+    targets = Targets(own, torch.tensor([said_at]), shares, logp_ref=torch.zeros(1), is_taught=is_taught)
+    Objective(Rows(), MethodSettings(), 1024, Rows()).gradient(policy, targets, tally, is_own=False)
+    assert tally.far == far
 
 
 def test_a_trainer_takes_a_gentle_step(trainer_model: Path, recorder: Recorder) -> None:
@@ -264,7 +276,7 @@ def test_a_rate_that_settles_does_not_count_updates_toward_a_teacher(
         torch.testing.assert_close(moved[1][name], whole / 2, rtol=1e-3, atol=1e-7)
 
 
-def _steps_to(distances: Sequence[float], *, enough: float = 0.03) -> tuple[DescentResult, list[float]]:
+def _steps_to(distances: Sequence[float], *, enough: float = 0.03, far: int = 0) -> tuple[DescentResult, list[float]]:
     """A step that meets these distances one after the other, and the rates of its updates."""
     weight = torch.nn.Parameter(torch.ones(1))
     optimizer = torch.optim.SGD([weight], lr=1.0)
@@ -273,7 +285,7 @@ def _steps_to(distances: Sequence[float], *, enough: float = 0.03) -> tuple[Desc
 
     def measured() -> GradientStats:
         weight.grad = torch.zeros(1)
-        return GradientStats(LossSums(distill=left.pop(0)), 1.0, [])
+        return GradientStats(LossSums(distill=left.pop(0), far=far), 1.0, [])
 
     descent = Descent(optimizer, {"w": weight}, can_undo=True)
     return walked(descent, measured, lambda: left[0], most=40, enough=enough), rates
@@ -293,6 +305,8 @@ def test_a_step_ends_where_little_is_left_and_several_updates_hardly_lower_it() 
     slow = [1.0, 0.5, 0.05, 0.048, 0.046, 0.044, 0.042, 0.04, 0.02, 0.002, 0.002]
     near, _ = _steps_to(slow, enough=0.003)  # 0.04 is more than three quarters of 0.05, five updates before
     assert (near.updates, near.distance) == (8, 0.02)  # one update was due
+    on_the_way, _ = _steps_to(slow, enough=0.003, far=1)  # a token is not learned yet: updates soon lower it quickly
+    assert (on_the_way.updates, on_the_way.distance) == (10, 0.002)
     quick, _ = _steps_to([*slow[:7], 0.03, 0.02, 0.01, 0.002, 0.002], enough=0.003)
     assert (quick.updates, quick.distance) == (11, 0.002)
     far, _ = _steps_to([10.0, *(20 * one for one in slow[2:9]), 0.02, 0.02], enough=0.003)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+STRAIGHT_FROM = 2.0  # nats between the reference and the policy from which on the bounded divergence is a straight line
 
 
 def policy_ratio(logp: Tensor, logp_old: Tensor) -> Tensor:
@@ -47,6 +50,16 @@ def kl_k3(logp: Tensor, logp_ref: Tensor) -> Tensor:
     """
     difference = logp_ref - logp
     return difference.expm1() - difference
+
+
+def kl_bounded(logp: Tensor, logp_ref: Tensor) -> Tensor:
+    """The estimate of `kl_k3` up to d = `STRAIGHT_FROM`, and from there on along its tangent: no token pulls harder.
+
+    A token of 10 nats counts 22,000 nats by k3: an update along its gradient restores that token and nothing else.
+    """
+    difference = logp_ref - logp
+    near = difference.clamp(max=STRAIGHT_FROM)
+    return near.expm1() - near + (difference - near) * math.expm1(STRAIGHT_FROM)
 
 
 def kl_weighed(logp: Tensor, logp_ref: Tensor) -> Tensor:

@@ -93,9 +93,13 @@ class OtherReplies:
         taught = (*opened, *await self._all(turn, later, hint, known))
         checks = await self._all(turn, spare, hint, known)
         asked = [*zip(requests, opened, strict=True), *zip(spare, checks, strict=True)]
-        leaning, more = await self._where_it_gives_content(turn, hint, known, asked)
-        marked = [(replace(one, is_check=one.prompt not in leaning), is_slip) for one, is_slip in filter(None, checks)]
-        found = [*(each for each in (*taught, *more) if each is not None), *marked]
+        further = await self._where_it_gives_content(turn, hint, asked)
+        if further is not None:
+            leaning, others = further
+            taught = (*taught, *checks, *await self._all(turn, leaning, hint, known))
+            checks = await self._all(turn, others, hint, known)
+        marked = [(replace(one, is_check=True), is_slip) for one, is_slip in filter(None, checks)]
+        found = [*(each for each in taught if each is not None), *marked]
         slipped = sum(is_slip for _, is_slip in found)
         if slipped:
             log.info("slips turn=%s: in %d of %d replies to other requests", turn.id, slipped, len(found))
@@ -108,17 +112,17 @@ class OtherReplies:
         return max(min(most, LEAST_CHECKS), fewer if len(turn.prompt) <= CHECK_PROMPT else 0)
 
     async def _where_it_gives_content(
-        self, turn: Turn, hint: str, known: Sequence[PlacedHint], asked: Sequence[tuple[Request, Shown | None]]
-    ) -> tuple[set[tuple[int, ...]], list[Shown | None]]:
-        """The prompts of those replies that lean on the hint, and replies to more such requests.
+        self, turn: Turn, hint: str, asked: Sequence[tuple[Request, Shown | None]]
+    ) -> tuple[list[Request], list[Request]] | None:
+        """More requests at which the reply leans on the hint, and others, of which checks are made then.
 
-        The latter are drawn anew, as all others are. Both are empty if fewer lean on it than `are_needed`.
+        None if fewer of those that were `asked` lean on it than `are_needed`.
         """
         made = [(words_of(request.messages), shown[0]) for request, shown in asked if shown is not None]
         leaning = Leaning.of(self.engine, self.renderer, [words for words, _ in made])
         found = [await leaning.leans(words, reply) for words, reply in made]
         if not are_needed(found):
-            return set(), []
+            return None
         most = drawn_at_most([reply for _, reply in made])
         drawn = await self.requests.drawn_besides(turn, [request for request, _ in asked], most)
 
@@ -128,12 +132,12 @@ class OtherReplies:
 
         lean = await _each(drawn, leans)
         chosen = [request for request, is_leaning in zip(drawn, lean, strict=True) if is_leaning][:MOST]
+        others = [request for request, is_leaning in zip(drawn, lean, strict=True) if is_leaning is False]
         log.info(
             "leaning turn=%s: %d of %d replies to other requests; %d more of %d",
             turn.id, sum(found), len(found), len(chosen), len(drawn),
         )  # fmt: skip
-        prompts = {reply.prompt for (_, reply), is_leaning in zip(made, found, strict=True) if is_leaning}
-        return prompts, await self._all(turn, chosen, hint, known)
+        return chosen, others[: self.settings.checks]
 
     async def _told(self, turn: Turn, request: Request, hint: str, seed: int) -> OtherRequestReply | None:
         """A reply to a request with this hint alone, unchecked; None if there is none."""

@@ -38,7 +38,7 @@ from openclaw_rl.trainers.descent import (
 from openclaw_rl.trainers.full import FullModel, load_teacher, open_full
 from openclaw_rl.trainers.lessons import Lesson, TermWeights, check_lessons, counts, lessons, shares
 from openclaw_rl.trainers.model import CausalModel, Speaker, learning_rate, load
-from openclaw_rl.trainers.objective import LossSums, Objective, Targets, anchored
+from openclaw_rl.trainers.objective import LossSums, Objective, Targets, anchored, divergence
 from openclaw_rl.trainers.ranks import ALONE, Ranks, clip, is_divided, like, on_first, use_device
 from openclaw_rl.trainers.references import SamplingPolicies, TeacherReader
 from openclaw_rl.trainers.settings import TeacherKind, TrainerSettings
@@ -123,8 +123,7 @@ class LoraTrainer:
         self._heard = ProgressReporter(report, most=most, enough=self._settings.enough)
         share = GENTLER**gentleness
         walk = self._walked(taught, most, share)
-        may_go_on = most > 1 and walk.not_finite is None and walk.updates
-        held = check_lessons(usable, self._method) if may_go_on else []
+        held = check_lessons(usable, self._method) if most > 1 and walk.updates and walk.not_finite is None else []
         walk, far = self._checked(walk, taught, held, most, share)
         self._optimizer.zero_grad(set_to_none=True)
         if walk.not_finite is not None:
@@ -396,5 +395,6 @@ class LoraTrainer:
             anchor = anchored(reference[index], hinted)
             content = is_content(ids[index], reference[index], hinted, form) if one.is_taught else None
             held = (advantage, reference[index], kept, one.is_taught, anchor, selected[index], one.is_literal, content)
-            found.append(Targets(ids[index], old[index], share, *held, is_weighed=teacher is None and not is_once))
+            apart = divergence(is_hinted=teacher is not None, is_once=is_once)
+            found.append(Targets(ids[index], old[index], share, *held, apart))
         return found

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from openclaw_rl.algo.loss import is_clipped, kl_k3, kl_weighed
+from openclaw_rl.algo.loss import is_clipped, kl_bounded, kl_k3, kl_weighed
 from openclaw_rl.algo.method import SelectedTokens
 from openclaw_rl.algo.methods.topk import demonstration_distance, literal_distance
 from openclaw_rl.trainers.batch import chunks
+from openclaw_rl.trainers.checks import MISSED_NATS
 from openclaw_rl.trainers.lessons import TermWeights
 from openclaw_rl.trainers.model import Speaker
 from openclaw_rl.trainers.settings import MethodSettings
@@ -28,8 +29,8 @@ class Targets:
     distance is the forward divergence, whatever the method's own form. `anchored` [n] is 1 where the anchor to the base
     applies and 0 where it does not, None if it applies everywhere. `selected` is what the selected form compares, None
     if it is the policy as it is read. `is_literal`: the distance of a taught reply is that to its own tokens. Else
-    this holds of those at which `content` [n] is True, None if there are none. `is_weighed`: the anchor weighs tokens
-    by their importance, since the policy may leave this reply far behind within the step.
+    this holds of those at which `content` [n] is True, None if there are none. `divergence`: the anchor's
+    form; a step of several updates may leave a token far behind, and has another one for it than k3.
     """
 
     ids: Tensor
@@ -43,12 +44,15 @@ class Targets:
     selected: SelectedTokens | None = None
     is_literal: bool = False
     content: Tensor | None = None
-    is_weighed: bool = False
+    divergence: Callable[[Tensor, Tensor], Tensor] = kl_k3
 
 
 @dataclass(slots=True)
 class LossSums:
-    """Sums over the tokens seen so far; the first three are the terms of the loss as they are added up."""
+    """Sums over the tokens seen so far; the first three are the terms of the loss as they are added up.
+
+    `far` are tokens of a teacher's replies that the policy finds much less likely than the teacher did.
+    """
 
     policy: float = 0.0
     distill: float = 0.0
@@ -60,6 +64,7 @@ class LossSums:
     advantage_tokens: int = 0
     gap_tokens: int = 0
     tokens: int = 0
+    far: int = 0
 
     @property
     def loss(self) -> float:
@@ -69,11 +74,11 @@ class LossSums:
     def add_up(self, summed: Callable[[Sequence[float]], list[float]]) -> None:
         """Replaces this rank's sums by those over all ranks."""
         own = [self.policy, self.distill, self.anchor, self.kl, self.clipped, self.gap, self.advantage]
-        counts = [self.advantage_tokens, self.gap_tokens, self.tokens]
+        counts = [self.advantage_tokens, self.gap_tokens, self.tokens, self.far]
         (self.policy, self.distill, self.anchor, self.kl, self.clipped, self.gap, self.advantage, *found) = summed(
             [*own, *counts]
         )
-        self.advantage_tokens, self.gap_tokens, self.tokens = (round(count) for count in found)
+        self.advantage_tokens, self.gap_tokens, self.tokens, self.far = (round(count) for count in found)
 
     def metrics(self) -> dict[str, float]:
         """The terms and the means over tokens, for the log and the manifest."""
@@ -122,6 +127,8 @@ class Objective:
         logp = all_logp.gather(-1, targets.ids[rows].unsqueeze(-1)).squeeze(-1)
         logp_old = targets.logp_old[rows]
         tally.tokens += len(logp)
+        if targets.is_taught:
+            tally.far += int((logp_old - logp.detach() > MISSED_NATS).sum())
         if is_own:
             tally.gap += float((logp.detach() - logp_old).abs().sum())
             tally.gap_tokens += len(logp)
@@ -136,7 +143,7 @@ class Objective:
             tally.distill += float(distill.detach())
             loss = loss + distill
         if targets.logp_ref is not None:
-            apart = (kl_weighed if targets.is_weighed else kl_k3)(logp, targets.logp_ref[rows])
+            apart = targets.divergence(logp, targets.logp_ref[rows])
             divergence = (apart if targets.anchored is None else apart * targets.anchored[rows]).sum()
             tally.kl += float(apart.detach().sum())
             tally.anchor += float(divergence.detach()) * targets.shares.kl
@@ -179,3 +186,14 @@ def anchored(reference: Tensor | None, hinted: Tensor | None) -> Tensor | None:
     if reference is None or hinted is None:
         return None
     return ((hinted - reference).abs() < HINTED_NATS).to(hinted.dtype)
+
+
+def divergence(*, is_hinted: bool, is_once: bool) -> Callable[[Tensor, Tensor], Tensor]:
+    """The form of the anchor to the base in a step of one update, or of several, for a reply with or without a hint.
+
+    k3 is for tokens that the policy itself said. Several updates may leave some of them far behind, and then k3 leads
+    the step back to those alone.
+    """
+    if is_once:
+        return kl_k3
+    return kl_bounded if is_hinted else kl_weighed

@@ -235,14 +235,15 @@ class TrainerSettings:
     """The optimiser's beta1. Low, because the direction of the last step does not help the next one."""
     beta2: float = 0.999
     """The optimiser's beta2."""
-    updates: int = 40
+    updates: int = 60
     """The most optimiser updates in one step toward a teacher's top-k distribution; up to half as many more if it fails
     at requests that it was not taught on (teach.checks). Other objectives make one update. Change it when steps take
     too long (fewer) or the gate refuses because nothing changed (more)."""
     enough: float = 0.003
     """A step ends early once the distance to the teacher has fallen to this share of its first value, or to 0.0001 nats
-    a token; and at 6 % if the last five updates together took less than a quarter off. A wish may be one token of a
-    long reply, so little of the distance is still much of the wish. 0: always make all updates."""
+    a token; and at 6 % if the last five updates together took less than a quarter off and no token of the teacher's
+    replies is far from it. A wish may be one token of a long reply, so little of the distance is still much of the
+    wish. 0: always make all updates."""
     still_norm: float = 0.35
     """A gradient well below this norm moves the weights in proportion to its norm, a larger one at the full rate; in a
     step of several updates the first gradient decides for all. 0: every gradient moves them at the full rate."""
