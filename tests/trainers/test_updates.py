@@ -296,6 +296,11 @@ def test_the_rate_grows_faster_until_an_update_is_undone() -> None:
     assert rates[:7] == pytest.approx([1.0, 1.5, 2.25, 1.125, 1.125 * 1.3, 1.125 * 1.3**2, 1.125 * 1.3**3])
 
 
+def test_the_rate_grows_to_twenty_times_the_first_at_most() -> None:
+    _, rates = _steps_to([100.0 - update for update in range(31)] + [0.1, 0.1])
+    assert rates[-1] == max(rates) == 20.0
+
+
 def test_the_rate_stays_where_an_update_halved_the_distance() -> None:
     _, rates = _steps_to([9.0, 4.4, 2.1, 1.2, 1.3, 0.5, 0.4, 0.1, 0.1])
     assert rates[:7] == pytest.approx([1.0, 1.0, 1.0, 1.5, 0.75, 0.75, 0.75 * 1.3])
