@@ -285,7 +285,7 @@ def _steps_to(distances: Sequence[float], *, enough: float = 0.03, far: int = 0)
 
     def measured() -> GradientStats:
         weight.grad = torch.zeros(1)
-        return GradientStats(LossSums(distill=left.pop(0), far=far), 1.0, [])
+        return GradientStats(LossSums(distill=left.pop(0), far=far, tokens=200), 1.0, [])
 
     descent = Descent(optimizer, {"w": weight}, can_undo=True)
     return walked(descent, measured, lambda: left[0], most=40, enough=enough), rates
@@ -310,8 +310,10 @@ def test_a_step_ends_where_little_is_left_and_several_updates_hardly_lower_it() 
     slow = [1.0, 0.5, 0.05, 0.048, 0.046, 0.044, 0.042, 0.04, 0.02, 0.002, 0.002]
     near, _ = _steps_to(slow, enough=0.003)  # 0.04 is more than three quarters of 0.05, five updates before
     assert (near.updates, near.distance) == (8, 0.02)  # one update was due
-    on_the_way, _ = _steps_to(slow, enough=0.003, far=1)  # a token is not learned yet: updates soon lower it quickly
+    on_the_way, _ = _steps_to(slow, enough=0.003, far=3)  # a kind is not learned yet: updates soon lower it quickly
     assert (on_the_way.updates, on_the_way.distance) == (10, 0.002)
+    single, _ = _steps_to(slow, enough=0.003, far=2)  # one token in a hundred may be what lessons do not agree on
+    assert (single.updates, single.distance) == (8, 0.02)
     quick, _ = _steps_to([*slow[:7], 0.03, 0.02, 0.01, 0.002, 0.002], enough=0.003)
     assert (quick.updates, quick.distance) == (11, 0.002)
     far, _ = _steps_to([10.0, *(20 * one for one in slow[2:9]), 0.02, 0.02], enough=0.003)

@@ -26,8 +26,9 @@ AT_FIRST = 1.5  # its factor after a fall until an update is undone: the first r
 QUICK = 0.5  # of the distance: an update that leaves less was large enough, and the rate stays
 GENTLER = 0.3  # factor of the first rate for each time that the gate refused the same lessons before
 LEARNED = 1e-4  # nats a token from the teacher: nothing is left to learn
-NEAR = 0.06  # share of the first distance: a step that is slow also ends there if no token is far from the teacher
+NEAR = 0.06  # share of the first distance: a step that is slow also ends there if it is not on a plateau
 FEW, SLOW = 5, 0.75  # it is slow if so many updates leave more than this share; quick ones may follow a slow one
+PLATEAU = 0.01  # share of the tokens: if more are far from the teacher, a kind of replies is not learned yet
 SETTLED = 0.1  # the smallest factor of a rate that falls with the updates: new tasks are still learned
 LEAST, MOST = 1e-4, 20.0  # of the first rate: smaller ones gain nothing, with larger ones less holds elsewhere
 NO_GRADIENT = 1e-30  # a root of second moments below it is of a matrix that had no gradient yet: it stays
@@ -119,7 +120,7 @@ def walked(
     arrived: Callable[[int, float], None] = lambda updates, share: None,
 ) -> DescentResult:
     """Takes at most `most` updates, not counting undone ones, until the distance is this share of its first value, or
-    nearly so, with no token far from the teacher, and several updates hardly lower it.
+    nearly so, with hardly a token far from the teacher, and several updates hardly lower it.
 
     `measure` leaves the gradient in the weights; `distance` reads how far off they are. The last update is checked too,
     so no step ends farther off than necessary. After each kept one `arrived` receives how many are kept and what
@@ -146,7 +147,8 @@ def walked(
         descent.update()
         walk.updates += 1
         is_slow = len(kept) > FEW and kept[-1] > SLOW * kept[-1 - FEW]
-        share = max(enough, NEAR) if is_slow and not found.tally.far else enough
+        is_on_plateau = found.tally.far > PLATEAU * found.tally.tokens
+        share = max(enough, NEAR) if is_slow and not is_on_plateau else enough
         if is_kept and enough and walk.distance < max(share * walk.first.distill, LEARNED):
             break  # so little was left before this update
     if descent.can_undo and walk.not_finite is None and not descent.is_over:
