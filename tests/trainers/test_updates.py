@@ -132,7 +132,7 @@ def test_a_token_is_far_that_its_teacher_said_and_the_policy_hardly_would(
     own, shares, tally = torch.tensor([0]), TermWeights(0.0, 0.0, 1.0), LossSums()
     targets = Targets(own, torch.tensor([said_at]), shares, logp_ref=torch.zeros(1), is_taught=is_taught)
     Objective(Rows(), MethodSettings(), 1024, Rows()).gradient(policy, targets, tally, is_own=False)
-    assert tally.far == far
+    assert (tally.far_tokens, tally.taught_tokens) == (far, int(is_taught))
 
 
 def test_a_trainer_takes_a_gentle_step(trainer_model: Path, recorder: Recorder) -> None:
@@ -285,7 +285,7 @@ def _steps_to(distances: Sequence[float], *, enough: float = 0.03, far: int = 0)
 
     def measured() -> GradientStats:
         weight.grad = torch.zeros(1)
-        return GradientStats(LossSums(distill=left.pop(0), far=far, tokens=200), 1.0, [])
+        return GradientStats(LossSums(distill=left.pop(0), far_tokens=far, taught_tokens=200), 1.0, [])
 
     descent = Descent(optimizer, {"w": weight}, can_undo=True)
     return walked(descent, measured, lambda: left[0], most=40, enough=enough), rates

@@ -28,7 +28,7 @@ GENTLER = 0.3  # factor of the first rate for each time that the gate refused th
 LEARNED = 1e-4  # nats a token from the teacher: nothing is left to learn
 NEAR = 0.06  # share of the first distance: a step that is slow also ends there if it is not on a plateau
 FEW, SLOW = 5, 0.75  # it is slow if so many updates leave more than this share; quick ones may follow a slow one
-PLATEAU = 0.01  # share of the tokens: if more are far from the teacher, a kind of replies is not learned yet
+PLATEAU = 0.01  # share of a teacher's tokens: if more are far from it, a kind of replies is not learned yet
 SETTLED = 0.1  # the smallest factor of a rate that falls with the updates: new tasks are still learned
 LEAST, MOST = 1e-4, 20.0  # of the first rate: smaller ones gain nothing, with larger ones less holds elsewhere
 NO_GRADIENT = 1e-30  # a root of second moments below it is of a matrix that had no gradient yet: it stays
@@ -147,7 +147,7 @@ def walked(
         descent.update()
         walk.updates += 1
         is_slow = len(kept) > FEW and kept[-1] > SLOW * kept[-1 - FEW]
-        is_on_plateau = found.tally.far > PLATEAU * found.tally.tokens
+        is_on_plateau = found.tally.far_tokens > PLATEAU * found.tally.taught_tokens
         share = max(enough, NEAR) if is_slow and not is_on_plateau else enough
         if is_kept and enough and walk.distance < max(share * walk.first.distill, LEARNED):
             break  # so little was left before this update

@@ -38,7 +38,7 @@ from openclaw_rl.trainers.descent import (
 from openclaw_rl.trainers.full import FullModel, load_teacher, open_full
 from openclaw_rl.trainers.lessons import Lesson, TermWeights, check_lessons, counts, lessons, shares
 from openclaw_rl.trainers.model import CausalModel, Speaker, learning_rate, load
-from openclaw_rl.trainers.objective import LossSums, Objective, Targets, anchored, divergence
+from openclaw_rl.trainers.objective import LossSums, Objective, Targets, anchor_form, anchored
 from openclaw_rl.trainers.ranks import ALONE, Ranks, clip, is_divided, like, on_first, use_device
 from openclaw_rl.trainers.references import SamplingPolicies, TeacherReader
 from openclaw_rl.trainers.settings import TeacherKind, TrainerSettings
@@ -395,6 +395,6 @@ class LoraTrainer:
             anchor = anchored(reference[index], hinted)
             content = is_content(ids[index], reference[index], hinted, form) if one.is_taught else None
             held = (advantage, reference[index], kept, one.is_taught, anchor, selected[index], one.is_literal, content)
-            apart = divergence(is_hinted=teacher is not None, is_once=is_once)
+            apart = anchor_form(is_hinted=teacher is not None, is_once=is_once)
             found.append(Targets(ids[index], old[index], share, *held, apart))
         return found

@@ -51,7 +51,8 @@ class Targets:
 class LossSums:
     """Sums over the tokens seen so far; the first three are the terms of the loss as they are added up.
 
-    `far` are tokens of a teacher's replies that the policy finds much less likely than the teacher did.
+    `taught_tokens` are those of a teacher's replies, `far_tokens` those among them that the policy finds much less
+    likely than the teacher did.
     """
 
     policy: float = 0.0
@@ -64,7 +65,8 @@ class LossSums:
     advantage_tokens: int = 0
     gap_tokens: int = 0
     tokens: int = 0
-    far: int = 0
+    far_tokens: int = 0
+    taught_tokens: int = 0
 
     @property
     def loss(self) -> float:
@@ -74,11 +76,11 @@ class LossSums:
     def add_up(self, summed: Callable[[Sequence[float]], list[float]]) -> None:
         """Replaces this rank's sums by those over all ranks."""
         own = [self.policy, self.distill, self.anchor, self.kl, self.clipped, self.gap, self.advantage]
-        counts = [self.advantage_tokens, self.gap_tokens, self.tokens, self.far]
+        counts = [self.advantage_tokens, self.gap_tokens, self.tokens, self.far_tokens, self.taught_tokens]
         (self.policy, self.distill, self.anchor, self.kl, self.clipped, self.gap, self.advantage, *found) = summed(
             [*own, *counts]
         )
-        self.advantage_tokens, self.gap_tokens, self.tokens, self.far = (round(count) for count in found)
+        self.advantage_tokens, self.gap_tokens, self.tokens, self.far_tokens, self.taught_tokens = map(round, found)
 
     def metrics(self) -> dict[str, float]:
         """The terms and the means over tokens, for the log and the manifest."""
@@ -128,7 +130,8 @@ class Objective:
         logp_old = targets.logp_old[rows]
         tally.tokens += len(logp)
         if targets.is_taught:
-            tally.far += int((logp_old - logp.detach() > MISSED_NATS).sum())
+            tally.taught_tokens += len(logp)
+            tally.far_tokens += int((logp_old - logp.detach() > MISSED_NATS).sum())
         if is_own:
             tally.gap += float((logp.detach() - logp_old).abs().sum())
             tally.gap_tokens += len(logp)
@@ -188,7 +191,7 @@ def anchored(reference: Tensor | None, hinted: Tensor | None) -> Tensor | None:
     return ((hinted - reference).abs() < HINTED_NATS).to(hinted.dtype)
 
 
-def divergence(*, is_hinted: bool, is_once: bool) -> Callable[[Tensor, Tensor], Tensor]:
+def anchor_form(*, is_hinted: bool, is_once: bool) -> Callable[[Tensor, Tensor], Tensor]:
     """The form of the anchor to the base in a step of one update, or of several, for a reply with or without a hint.
 
     k3 is for tokens that the policy itself said. Several updates may leave some of them far behind, and then k3 leads

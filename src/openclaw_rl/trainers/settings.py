@@ -242,8 +242,8 @@ class TrainerSettings:
     enough: float = 0.003
     """A step ends early once the distance to the teacher has fallen to this share of its first value, or to 0.0001 nats
     a token; and at 6 % if the last five updates together took less than a quarter off and at most one in a hundred
-    tokens is still far from the teacher. A wish may be one token of a long reply, so little of the distance is still
-    much of the wish. 0: always make all updates."""
+    tokens of the teacher's replies is still far from it. A wish may be one token of a long reply, so little of the
+    distance is still much of the wish. 0: always make all updates."""
     still_norm: float = 0.35
     """A gradient well below this norm moves the weights in proportion to its norm, a larger one at the full rate; in a
     step of several updates the first gradient decides for all. 0: every gradient moves them at the full rate."""
