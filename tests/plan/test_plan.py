@@ -207,27 +207,35 @@ def test_speeds_are_worked_by_hand() -> None:
     assert shape.active == 6400
     card = Card("slow", 1e6, 1e6)
     settings = MemorySettings(is_gpu=False, dtype="float32", users=2, context=100)
-    found = forecast(shape, settings, card, Habits(prompt=10, reply=4, pause_s=1.0), is_shared=False)
+    found = forecast(shape, settings, card, Habits(10, 4, 1.0, replies=5, updates=20), is_shared=False)
     # read: 6,400 x 4 bytes, and 2 users x 100 tokens x 128 numbers x 4 bytes; computed: 2 x 6,400 x 2 operations
     assert found.decode_ms == pytest.approx(1e3 * (25_600 + 102_400) / 1e6)
     # 2 x 6,400 x 10 tokens at 0.4 of a million operations a second, half of both users' before one's own
     assert found.answer_s == pytest.approx(0.32 + 4 * 0.128)
     assert found.turns_a_minute == pytest.approx(60 * 2 / (0.832 + 1.0))
     assert found.tokens_a_second_most == pytest.approx(2 / 0.128)
-    # one sample: 100 + 2 x 4 tokens read, 3 x 20 x 4 computed both ways: 2 x 6,400 x 348 / 400,000
-    assert found.step_s == pytest.approx(11.136 * found.samples_a_step)
+    # one sample: 100 + 5 x (10 + 2 x 4) tokens read, 3 x 20 x 5 x 4 computed both ways: 2 x 6,400 x 1,390 / 400,000
+    assert found.step_s == pytest.approx(44.48 * found.samples_a_step)
     assert found.samples_a_step >= 1.0
 
 
 def test_more_users_get_fewer_tokens_each_and_more_together(four_billion: Path) -> None:
-    shape = read_shape(four_billion)
+    shape, habits = read_shape(four_billion), Habits(corrected=0.01)
     few, many = (
-        forecast(shape, MemorySettings(is_gpu=True, users=users), CARDS["h100"], Habits(), is_shared=False)
+        forecast(shape, MemorySettings(is_gpu=True, users=users), CARDS["h100"], habits, is_shared=False)
         for users in (1, 32)
     )
+    assert few.load < many.load < 1
     assert few.tokens_a_second_each > many.tokens_a_second_each
     assert few.tokens_a_second_most < many.tokens_a_second_most
     assert few.seconds_between_steps > many.seconds_between_steps
+
+
+def test_a_trainer_that_falls_behind_is_named(four_billion: Path) -> None:
+    ask = ["plan", "--model", str(four_billion), "--memory", "80", "--card", "h100", "--users"]
+    few, many = (CliRunner().invoke(app, [*ask, users]) for users in ("1", "64"))
+    assert "falls behind" not in few.output and "versions old" in few.output
+    assert "the trainer falls behind: a correction takes it" in many.output and "versions old" not in many.output
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"model_type": "llama", "hidden_size": 64}'])

@@ -32,6 +32,8 @@ def plan(
     memory: Annotated[float, typer.Option("--memory", help="GiB of each GPU, or of the machine without one.")] = 24.0,
     users: Annotated[int, typer.Option("--users", help="Conversations that are answered at the same time.")] = 4,
     context: Annotated[int, typer.Option("--context", help="Tokens of each; 0 takes 8,192 or the model's own.")] = 0,
+    prompt: Annotated[int, typer.Option("--prompt", help="For the speeds: new tokens of a turn.")] = 1000,
+    reply: Annotated[int, typer.Option("--reply", help="For the speeds: tokens of an answer.")] = 512,
     weights: Annotated[str, typer.Option("--weights", help="engine.weights: auto, 8bit or 4bit.")] = "auto",
     dtype: Annotated[str, typer.Option("--dtype", help="bfloat16, float32, or auto as the server chooses.")] = "auto",
     rank: Annotated[int, typer.Option("--rank", help="trainer.rank.")] = 32,
@@ -57,7 +59,8 @@ def plan(
     asked = PlanQuestion(shape, settings, gpus, int(memory * GIB), own_judge, own_teacher)
     found = placed(asked)
     is_shared = len(found.devices) == 1
-    expected = forecast(shape, settings, _card(card, gpus, bandwidth, flops), Habits(), is_shared=is_shared)
+    habits = Habits(prompt=prompt, reply=reply)
+    expected = forecast(shape, settings, _card(card, gpus, bandwidth, flops), habits, is_shared=is_shared)
     if as_json:
         print(json.dumps(as_table(asked, found, expected)))
     else:
@@ -131,6 +134,11 @@ def _forecast_lines(expected: Forecast, users: int) -> Iterator[str]:
     yield f"Expected on {expected.card} (computed with large margins of error; docs/plan.md has the formulas):"
     yield f"  {expected.tokens_a_second_each:.0f} tokens a second for each of {users} users,"
     yield f"  {expected.tokens_a_second_most:.0f} for all together; an answer takes {expected.answer_s:.1f} s"
+    if expected.load > 1:
+        sample_s = expected.step_s / expected.samples_a_step
+        yield f"  the trainer falls behind: a correction takes it {sample_s:.1f} s,"
+        yield f"  and {expected.load:.1f} come in that time"
+        return
     yield f"  a step of {expected.samples_a_step:.1f} corrections takes {expected.step_s:.1f} s,"
     yield f"  one every {expected.seconds_between_steps:.0f} s; a sample is {expected.staleness:.1f} versions old"
 

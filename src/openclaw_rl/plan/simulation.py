@@ -5,10 +5,12 @@ and multiplies each token with the active weights:
 
     decode_s  = max(bytes read / bandwidth, 2 x active weights x users / flops)
     prompt_s  = 2 x active weights x new tokens / (flops x EFFICIENCY)
-    step_s    = 2 x active weights x (tokens read + 3 x updates x reply tokens) / (flops x EFFICIENCY)
+    sample_s  = 2 x active weights x (tokens read + 3 x updates x tokens of all replies) / (flops x EFFICIENCY)
 
 Each user sends a prompt, reads the answer for `pause_s`, and so on; a share of the turns is corrected, and a step
-starts with the first correction. Staleness is the number of versions that were published between sampling and learning.
+starts with the first correction. For each correction the step learns from as many replies to other requests as the
+settings say; a step takes sample_s for each sample in it. What the engine does for it is not counted: demonstrations
+and the gate. Staleness is the number of versions that were published between sampling and learning.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ EFFICIENCY = 0.4  # of a card's largest number of operations: what large product
 STEP_OVERHEAD_S = (
     0.003  # of a decode step on a GPU: 4.3 ms a step were measured on an H200 for 4 B, weights read in 1.7
 )
+MOST_BUSY = 0.95  # share of the time for which a step's samples are computed: beyond it they would have no bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,13 @@ class Habits:
     reply: int = 512  # tokens of an answer
     pause_s: float = 30.0  # between an answer and the next request
     corrected: float = 0.1  # share of the turns
-    updates: int = 20  # of one step
+    replies: int = 19  # from which is learned for one correction: its own, 16 to other requests, two to later messages
+    updates: int = 45  # of one step: 27 to 60 in first corrections of made models, of the bundled one the fewest
 
     def __post_init__(self) -> None:
-        if min(self.prompt, self.reply, self.updates) < 1 or self.pause_s < 0 or not 0 < self.corrected <= 1:
-            raise ConfigError("habits lie outside their bounds", fix="--corrected is above 0 and at most 1")
+        least = min(self.prompt, self.reply, self.replies, self.updates)
+        if least < 1 or self.pause_s < 0 or not 0 < self.corrected <= 1:
+            raise ConfigError("habits lie outside their bounds", fix="--prompt and --reply are at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ class Forecast:
     tokens_a_second_most: float  # of all users, if all decode at the same time
     answer_s: float
     turns_a_minute: float
+    load: float  # the share of the time in which the trainer computes; above 1 it falls behind
     step_s: float
     seconds_between_steps: float
     samples_a_step: float
@@ -92,11 +98,12 @@ def forecast(shape: ModelShape, settings: MemorySettings, card: Card, habits: Ha
     answer_s = prompt_s * settings.users / 2 + habits.reply * decode_s
     turns = settings.users / (answer_s + habits.pause_s)  # a second
     arriving = turns * habits.corrected
-    read_once = settings.context + 2 * habits.reply
-    work = read_once + 3 * habits.updates * habits.reply
+    read_once = settings.context + habits.replies * (habits.prompt + 2 * habits.reply)
+    work = read_once + 3 * habits.updates * habits.replies * habits.reply
     sample_s = 2.0 * shape.active * work / (card.flops * EFFICIENCY) * (2.0 if is_shared else 1.0)
-    load = min(0.95, arriving * sample_s)
-    samples = max(1.0, load / (1.0 - load))  # samples that arrive during a step make the next one
+    load = arriving * sample_s
+    busy = min(MOST_BUSY, load)
+    samples = max(1.0, busy / (1.0 - busy))  # samples that arrive during a step make the next one
     step_s = samples * sample_s
     between = max(1.0 / arriving, step_s)
     return Forecast(
@@ -106,6 +113,7 @@ def forecast(shape: ModelShape, settings: MemorySettings, card: Card, habits: Ha
         tokens_a_second_most=settings.users / decode_s,
         answer_s=answer_s,
         turns_a_minute=60.0 * turns,
+        load=load,
         step_s=step_s,
         seconds_between_steps=between,
         samples_a_step=samples,
