@@ -238,6 +238,12 @@ def test_a_trainer_that_falls_behind_is_named(four_billion: Path) -> None:
     assert "the trainer falls behind: a correction takes it" in many.output and "versions old" not in many.output
 
 
+def test_a_reply_without_tokens_is_refused(four_billion: Path) -> None:
+    done = CliRunner().invoke(app, ["plan", "--model", str(four_billion), "--reply", "0"])
+    assert done.exit_code and isinstance(done.exception, ConfigError)
+    assert "a reply of 0" in str(done.exception)
+
+
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"model_type": "llama", "hidden_size": 64}'])
 def test_a_file_that_is_not_a_models_configuration_is_refused(tmp_path: Path, body: str) -> None:
     (tmp_path / "config.json").write_text(body)

@@ -8,9 +8,9 @@ and multiplies each token with the active weights:
     sample_s  = 2 x active weights x (tokens read + 3 x updates x tokens of all replies) / (flops x EFFICIENCY)
 
 Each user sends a prompt, reads the answer for `pause_s`, and so on; a share of the turns is corrected, and a step
-starts with the first correction. For each correction the step learns from as many replies to other requests as the
-settings say; a step takes sample_s for each sample in it. What the engine does for it is not counted: demonstrations
-and the gate. Staleness is the number of versions that were published between sampling and learning.
+starts with the first correction. For each correction it learns from its own demonstrations and from replies to other
+requests, and takes sample_s. What the engine does for it is not counted: demonstrations and the gate. Staleness is the
+number of versions that were published between sampling and learning.
 """
 
 from __future__ import annotations
@@ -62,13 +62,14 @@ class Habits:
     reply: int = 512  # tokens of an answer
     pause_s: float = 30.0  # between an answer and the next request
     corrected: float = 0.1  # share of the turns
-    replies: int = 19  # from which is learned for one correction: its own, 16 to other requests, two to later messages
-    updates: int = 45  # of one step: 27 to 60 in first corrections of made models, of the bundled one the fewest
+    replies: int = 20  # that are learned from for one correction: 13 to 23 in first corrections, if none gives content
+    updates: int = 45  # of one step: 23 to 60 in first corrections
 
     def __post_init__(self) -> None:
         least = min(self.prompt, self.reply, self.replies, self.updates)
         if least < 1 or self.pause_s < 0 or not 0 < self.corrected <= 1:
-            raise ConfigError("habits lie outside their bounds", fix="--prompt and --reply are at least 1")
+            what = f"no speeds for a prompt of {self.prompt} tokens and a reply of {self.reply}"
+            raise ConfigError(what, fix="give --prompt and --reply 1 or more")
 
 
 @dataclass(frozen=True, slots=True)
