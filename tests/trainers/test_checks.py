@@ -13,7 +13,7 @@ from trainer_models import Recorder, policy_logp, settings_of
 from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, Sample, SampledReply
 from openclaw_rl.core.version import BASE
-from openclaw_rl.trainers import lora
+from openclaw_rl.trainers import checks, lora
 from openclaw_rl.trainers.lessons import Lesson, check_lessons, lessons
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import MethodSettings
@@ -99,3 +99,22 @@ def test_a_check_that_the_step_answers_as_its_teacher_changes_nothing(trainer_mo
         assert report.metrics["checks_missed"] == 0.0
         weights.append(trainer.model.weights())
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_a_step_that_went_on_ends_halfway_between_before_and_after(
+    trainer_model: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = corrected(recorder, sure=0.0)
+    ends = {}
+    for part in (0.0, checks.PART, 1.0):
+        monkeypatch.setattr(checks, "PART", part)
+        trainer = LoraTrainer.open(trainer_model, settings_of())
+        assert trainer.step([sample]).metrics["checks_missed"] == 1.0
+        ends[part] = trainer.model.weights()
+    before, half, after = ends[0.0], ends[0.5], ends[1.0]
+    alone = LoraTrainer.open(trainer_model, settings_of())
+    alone.step([replace(sample, elsewhere=())])
+    assert all(torch.equal(one, before[name]) for name, one in alone.model.weights().items())
+    assert any(not torch.equal(one, before[name]) for name, one in after.items())
+    for name, one in half.items():
+        assert torch.allclose(one, (before[name] + after[name]) / 2, rtol=1e-5, atol=1e-9)

@@ -6,9 +6,11 @@ token of its replies has become unlikely; elsewhere all tokens are about as like
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
+from torch.nn import Parameter
 
 from openclaw_rl.trainers.batch import read, token_logp
 from openclaw_rl.trainers.lessons import Lesson
@@ -17,6 +19,7 @@ from openclaw_rl.trainers.ranks import Ranks
 from openclaw_rl.trainers.settings import TrainerSettings
 
 MISSED_NATS = 1.0  # that a token may be less likely than for the teacher who said it
+PART = 0.5  # of the way from the weights before these rounds to those after them, at which the step ends
 ROUNDS = 2  # times that a step goes on with those that it missed
 MORE = 4  # each time it may take an n-th of its updates for them, even if it has used all
 MISSED_LEFT = 0.01  # share of the distance at which learning from the missed ones ends: most of it is theirs
@@ -38,3 +41,18 @@ def missed(model: Speaker, held: Sequence[Lesson], settings: TrainerSettings, ra
                     far.append(index)
     decided = ranks.shared(sorted(far))
     return [held[index] for index in decided] if isinstance(decided, list) else []
+
+
+def copied(parameters: Mapping[str, Parameter]) -> dict[str, Tensor]:
+    """These weights as they are now."""
+    return {name: one.detach().clone() for name, one in parameters.items()}
+
+
+def go_back(parameters: Mapping[str, Parameter], before: Mapping[str, Tensor]) -> None:
+    """Moves those weights that are in `before` toward it, until `PART` of the way from there is left.
+
+    What a few lessons teach besides is lost sooner than what they were meant to teach: arXiv 2109.01903.
+    """
+    with torch.no_grad():
+        for name, one in before.items():
+            parameters[name].lerp_(one, 1.0 - PART)

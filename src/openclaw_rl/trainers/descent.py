@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 
 from openclaw_rl.core.adapter import StepProgress
 from openclaw_rl.trainers.objective import LossSums
+from openclaw_rl.trainers.ranks import is_divided
 from openclaw_rl.trainers.settings import TrainerSettings
 
 FIRST_RATE = 1e-4  # of updates that are undone if they lead away, for a model of any size
@@ -31,6 +32,7 @@ FEW, SLOW = 5, 0.75  # it is slow if so many updates leave more than this share;
 PLATEAU = 0.01  # share of a teacher's tokens: if more are far from it, a kind of replies is not learned yet
 SETTLED = 0.1  # the smallest factor of a rate that falls with the updates: new tasks are still learned
 LEAST, MOST = 1e-4, 20.0  # of the first rate: smaller ones gain nothing, with larger ones less holds elsewhere
+ADAM_EPS = 1e-8
 NO_GRADIENT = 1e-30  # a root of second moments below it is of a matrix that had no gradient yet: it stays
 Report = Callable[[StepProgress], None]
 
@@ -160,6 +162,19 @@ def walked(
     walk.undone = descent.undone
     walk.updates -= descent.undone
     return walk
+
+
+def adamw(parameters: Sequence[Parameter], settings: TrainerSettings, rate: float) -> torch.optim.AdamW:
+    """AdamW whose updates are smaller where the gradient of all weights is below `trainer.still_norm`."""
+    kinds = [[one for one in parameters if is_divided(one) is part] for part in (False, True)]
+    return torch.optim.AdamW(
+        [{"params": kind} for kind in kinds if kind],  # one kernel takes no mixture of them
+        lr=rate,
+        betas=(settings.beta1, settings.beta2),
+        eps=max(ADAM_EPS, settings.still_norm / math.sqrt(sum(one.numel() for one in parameters))),
+        weight_decay=settings.weight_decay,
+        fused=True,
+    )
 
 
 class MatrixAdam(Optimizer):

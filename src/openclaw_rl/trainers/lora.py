@@ -21,7 +21,7 @@ from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers import checkpoint
 from openclaw_rl.trainers.batch import ConstantPrompts, PassOutput, balanced, read, token_logp
 from openclaw_rl.trainers.checkpoint import CheckpointCache
-from openclaw_rl.trainers.checks import MISSED_LEFT, MORE, ROUNDS, missed
+from openclaw_rl.trainers.checks import MISSED_LEFT, MORE, ROUNDS, copied, go_back, missed
 from openclaw_rl.trainers.content import form_ids, is_content
 from openclaw_rl.trainers.descent import (
     GENTLER,
@@ -31,6 +31,7 @@ from openclaw_rl.trainers.descent import (
     MatrixAdam,
     ProgressReporter,
     Report,
+    adamw,
     settled,
     silent,
     walked,
@@ -45,7 +46,6 @@ from openclaw_rl.trainers.settings import TeacherKind, TrainerSettings
 from openclaw_rl.weights.lending import Loans
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
-ADAM_EPS = 1e-8
 
 
 class LoraTrainer:
@@ -171,9 +171,11 @@ class LoraTrainer:
     ) -> tuple[DescentResult, int]:
         """The result of a step that goes on with those of the `held` checks at which it fails, and how many these are.
 
-        They are read again afterwards: what was mended for some may be lost for others.
+        They are read again afterwards: what was mended for some may be lost for others. The step ends between the
+        weights before it went on and those after, if it may undo updates and so has the memory for both.
         """
         far: list[Lesson] = []
+        before = copied(self._parameters) if held and self._mover is not self._optimizer else {}
         for _ in range(ROUNDS if held else 0):
             known = {id(one) for one in far}
             now = missed(self.model, [one for one in held if id(one) not in known], self._settings, self._ranks)
@@ -184,6 +186,7 @@ class LoraTrainer:
             left = max(most - walk.updates, most // MORE, 2)
             self._heard.goes_on(walk.updates, most=left, enough=MISSED_LEFT)
             walk = walk.then(self._walked([*taught, *far], left, share, enough=MISSED_LEFT))
+        go_back(self._parameters, before)
         return walk, len(far)
 
     def _own_part(
@@ -319,16 +322,8 @@ class LoraTrainer:
         }
 
     def _fresh_optimizer(self) -> torch.optim.AdamW:
-        settings = self._settings
-        kinds = [[one for one in self._parameters.values() if is_divided(one) is part] for part in (False, True)]
-        return torch.optim.AdamW(
-            [{"params": kind} for kind in kinds if kind],  # one kernel takes no mixture of them
-            lr=learning_rate(settings, self.model.parameters),
-            betas=(settings.beta1, settings.beta2),
-            eps=max(ADAM_EPS, settings.still_norm / math.sqrt(sum(one.numel() for one in self._parameters.values()))),
-            weight_decay=settings.weight_decay,
-            fused=True,
-        )
+        rate = learning_rate(self._settings, self.model.parameters)
+        return adamw(list(self._parameters.values()), self._settings, rate)
 
     def _state(self) -> dict[str, Tensor]:
         return {f"{name}.ema": tensor.clone() for name, tensor in self._ema.items()} | self.optimizer_state()
