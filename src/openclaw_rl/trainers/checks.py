@@ -19,8 +19,8 @@ from openclaw_rl.trainers.ranks import Ranks
 from openclaw_rl.trainers.settings import TrainerSettings
 
 MISSED_NATS = 1.0  # that a token may be less likely than for the teacher who said it
+PART = 0.5  # of the way from the weights before these rounds to those after them, at which the step ends
 ROUNDS = 2  # times that a step goes on with those that it missed
-PART = 0.5  # each time it ends at this share of the way from the weights before to those after
 MORE = 4  # each time it may take an n-th of its updates for them, even if it has used all
 MISSED_LEFT = 0.01  # share of the distance at which learning from the missed ones ends: most of it is theirs
 

@@ -171,21 +171,22 @@ class LoraTrainer:
     ) -> tuple[DescentResult, int]:
         """The result of a step that goes on with those of the `held` checks at which it fails, and how many these are.
 
-        All are read again afterwards: what was mended for some may be lost for others, and each time the step ends
-        halfway between the weights before and after, if it may undo updates and so has the memory for both.
+        They are read again afterwards: what was mended for some may be lost for others. The step ends between the
+        weights before it went on and those after, if it may undo updates and so has the memory for both.
         """
-        far: dict[int, Lesson] = {}
+        far: list[Lesson] = []
+        before = copied(self._parameters) if held and self._mover is not self._optimizer else {}
         for _ in range(ROUNDS if held else 0):
-            now = missed(self.model, held, self._settings, self._ranks)
+            known = {id(one) for one in far}
+            now = missed(self.model, [one for one in held if id(one) not in known], self._settings, self._ranks)
             if not now:
                 break
-            far |= {id(one): one for one in now}
+            far += now
             self._spoken = None
-            before = copied(self._parameters) if self._mover is not self._optimizer else {}
             left = max(most - walk.updates, most // MORE, 2)
             self._heard.goes_on(walk.updates, most=left, enough=MISSED_LEFT)
-            walk = walk.then(self._walked([*taught, *far.values()], left, share, enough=MISSED_LEFT))
-            go_back(self._parameters, before)
+            walk = walk.then(self._walked([*taught, *far], left, share, enough=MISSED_LEFT))
+        go_back(self._parameters, before)
         return walk, len(far)
 
     def _own_part(
