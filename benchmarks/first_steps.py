@@ -3,8 +3,9 @@
 No server and no gate: the product's demonstrations and its trainer, on the models and users of bench-transfer, at a
 minute of one core each. The bundled model has one more user here, `gives`, with problems that none of its recipes has.
 A made model can have another body: `--models hotel@qwen3-moe`. `--hint`, `--warmth`, `--taught-temperature`, `--lr`,
-`--others` and `--unchecked` are for trying other ways than the product's; `--accepted` adds replies of earlier sessions
-that the user accepted, as any step but a server's first may contain them. The last line is one line of JSON.
+`--others`, `--part` and `--unchecked` are for trying other ways than the product's; `--accepted` adds replies of
+earlier sessions that the user accepted, as any step but a server's first may contain them. The last line is one line
+of JSON.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from openclaw_rl.teach.made_up import MadeUpRequests, opens_of
 from openclaw_rl.teach.other_requests import OtherRequests
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.tiny import world as bundled
+from openclaw_rl.trainers import checks
 from openclaw_rl.trainers.lora import LoraTrainer
 from openclaw_rl.trainers.settings import MethodSettings, TrainerSettings
 
@@ -236,11 +238,13 @@ def main() -> None:
     options.add_argument("--lr", type=float, default=None, help="rate of the first update")
     options.add_argument("--others", type=int, default=OTHERS, help="how many other requests a wish is taught on")
     options.add_argument("--hint", default="", help="the hint's words, in place of those that the model was taught")
+    options.add_argument("--part", type=float, default=checks.PART, help="of the way to mended checks; 1: all of it")
     options.add_argument("--accepted", type=int, default=0, help="how many replies accepted earlier are in the step")
     options.add_argument("--unchecked", action="store_true", help="learn from replies that contradict, too")
     given = options.parse_args()
     if given.unchecked:
         ContentCheck.contradicts = _never  # type: ignore[method-assign]
+    checks.PART = given.part
     found = [row for name in given.models for row in asyncio.run(measured(name, given.users, given.seeds, given))]
     where = conditions(", ".join(given.models), threads=1, seeds=given.seeds, repeats=1)
     finish(
@@ -252,6 +256,7 @@ def main() -> None:
             "others": given.others,
             "hint": given.hint,
             "accepted": given.accepted,
+            "part": given.part,
             "unchecked": given.unchecked,
             "problems": given.problems,
             "conditions": where,

@@ -105,9 +105,9 @@ class LoraTrainer:
         """One step of at most `trainer.updates` updates, until `trainer.enough`; its metrics are those of the first.
 
         An update that leads away from the teacher is undone and tried again half as large. If it then fails at checks,
-        it goes on with these, up to twice, for at least a quarter of those updates each time. If nothing would be
-        learned or a loss is not finite, no step is taken; then restore the weights. The first rate is multiplied by
-        0.3 ** `gentleness`.
+        it goes on with these, up to twice, for at least a quarter of those updates each time, and ends halfway from
+        where it began to go on. If nothing would be learned or a loss is not finite, no step is taken; then restore the
+        weights. The first rate is multiplied by 0.3 ** `gentleness`.
         """
         began_s = time.perf_counter()
         dropped = [(sample.turn, reason.value) for sample in samples if (reason := self._unusable(sample)) is not None]
@@ -171,8 +171,9 @@ class LoraTrainer:
     ) -> tuple[DescentResult, int]:
         """The result of a step that goes on with those of the `held` checks at which it fails, and how many these are.
 
-        They are read again afterwards: what was mended for some may be lost for others. The step ends between the
-        weights before it went on and those after, if it may undo updates and so has the memory for both.
+        They are read again afterwards: what was mended for some may be lost for others. The step ends halfway between
+        the weights before it went on and those after, if it may undo updates and so has the memory for both. The
+        result's distance is the one after.
         """
         far: list[Lesson] = []
         before = copied(self._parameters) if held and self._mover is not self._optimizer else {}
