@@ -131,7 +131,7 @@ def test_the_trainers_share_is_worked_by_hand(four_billion: Path) -> None:
 def test_what_a_step_keeps_is_worked_by_hand(four_billion: Path) -> None:
     shape = read_shape(four_billion)
     settings = MemorySettings(is_gpu=True, rank=16, context=1024, samples=1)
-    logits_and_weights = 16 * 151_936 * 4 * 6 + shape.lora(16) * 16  # gradient, and the point to go back to
+    logits_and_weights = 16 * 151_936 * 4 * 6 + shape.lora(16) * 20  # gradient, and the points to go back to
     # of each of 512 reply tokens 8 hidden states, attention and the MLP; of each of 1,024 prompt tokens the keys and
     # values of 8 heads of 128 and the mask for the 4 heads that share one, in 36 layers and once more as a gradient
     whole = 512 * 36 * (8 * 2560 + (4 * 32 + 2 * 8) * 128 + 4 * 9728) * 2 + 1024 * (2 * 8 * 128 + 4 * 512) * 37 * 2

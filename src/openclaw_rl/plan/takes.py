@@ -21,7 +21,7 @@ CHEAP = 1 << 20  # trainers.batch: comparisons of a pass up to which other promp
 LOGITS = 1 << 20  # trainer.logits_per_chunk
 LOGIT_COPIES = 6  # logits, their logarithms, the teacher's, and the gradients of these
 DRAW_COPIES = 4  # of each row's logits in the engine, in float32
-LORA_POINT = 4  # numbers a LoRA weight during a step: gradient, and weight, gradient and moment to go back to
+LORA_POINT = 5  # numbers of a LoRA weight: gradient; weight, gradient and moment to go back to; weight before checks
 LORA_HELD = 2  # of the trained weights: themselves and one moment
 UNIT = 256  # tokens of the cache's smallest block; blocks are powers of two
 KEPT_BY_MALLOC = 3  # times a pass's activations that the engine keeps on a CPU: measured 1 to 4, most after a long past
@@ -165,7 +165,7 @@ def _step(shape: ModelShape, settings: MemorySettings) -> MemoryItem:
         f"and learning ({learned} reply tokens x {shape.layers} layers x {kept} numbers x {numbers} bytes, "
         f"{before} prompt tokens x {keys} numbers (keys, values and the mask) x {layers} layers "
         f"x {numbers} bytes, {rows} rows x {shape.vocabulary} logits x 4 bytes x {LOGIT_COPIES}, and {lora} LoRA "
-        f"weights x 4 bytes x {LORA_POINT}: gradient, and the point to go back to)",
+        f"weights x 4 bytes x {LORA_POINT}: gradient, and the points to go back to)",
     )
 
 
