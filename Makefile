@@ -235,9 +235,9 @@ bench-misheard: .venv/installed  ## does what users accept show which hints they
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.misheard $(if $(MODELS),--models $(MODELS)) $(if $(SEEDS),--seeds $(SEEDS))
 
 # MODELS, USERS, SEEDS: only some of the runs. ACCEPTED=3: after so many replies that were accepted.
-# WARMTH, TAUGHT_TEMPERATURE, LR, OTHERS, HINT, UNCHECKED=1: other ways than the product's.
+# WARMTH, TAUGHT_TEMPERATURE, LR, OTHERS, HINT, PART, UNCHECKED=1: other ways than the product's.
 bench-first-steps: .venv/installed  ## the wish and right answers after the step that follows a first correction, without server and gate
-	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.first_steps $(if $(MODELS),--models $(MODELS)) $(if $(USERS),--users $(USERS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(WARMTH),--warmth $(WARMTH)) $(if $(TAUGHT_TEMPERATURE),--taught-temperature $(TAUGHT_TEMPERATURE)) $(if $(LR),--lr $(LR)) $(if $(OTHERS),--others $(OTHERS)) $(if $(HINT),--hint "$(HINT)") $(if $(ACCEPTED),--accepted $(ACCEPTED)) $(if $(UNCHECKED),--unchecked)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.first_steps $(if $(MODELS),--models $(MODELS)) $(if $(USERS),--users $(USERS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(WARMTH),--warmth $(WARMTH)) $(if $(TAUGHT_TEMPERATURE),--taught-temperature $(TAUGHT_TEMPERATURE)) $(if $(LR),--lr $(LR)) $(if $(OTHERS),--others $(OTHERS)) $(if $(HINT),--hint "$(HINT)") $(if $(PART),--part $(PART)) $(if $(ACCEPTED),--accepted $(ACCEPTED)) $(if $(UNCHECKED),--unchecked)
 
 house: .venv/installed  ## how well a newcomer finds their way: the path of one turn, names, rooms, settings
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.house

@@ -43,11 +43,6 @@ def missed(model: Speaker, held: Sequence[Lesson], settings: TrainerSettings, ra
     return [held[index] for index in decided] if isinstance(decided, list) else []
 
 
-def copied(parameters: Mapping[str, Parameter]) -> dict[str, Tensor]:
-    """These weights as they are now."""
-    return {name: one.detach().clone() for name, one in parameters.items()}
-
-
 def go_back(parameters: Mapping[str, Parameter], before: Mapping[str, Tensor]) -> None:
     """Moves those weights that are in `before` toward it, until `PART` of the way from there is left.
 

@@ -21,7 +21,7 @@ from openclaw_rl.errors import AdapterError
 from openclaw_rl.trainers import checkpoint
 from openclaw_rl.trainers.batch import ConstantPrompts, PassOutput, balanced, read, token_logp
 from openclaw_rl.trainers.checkpoint import CheckpointCache
-from openclaw_rl.trainers.checks import MISSED_LEFT, MORE, ROUNDS, copied, go_back, missed
+from openclaw_rl.trainers.checks import MISSED_LEFT, MORE, ROUNDS, go_back, missed
 from openclaw_rl.trainers.content import form_ids, is_content
 from openclaw_rl.trainers.descent import (
     GENTLER,
@@ -176,7 +176,7 @@ class LoraTrainer:
         result's distance is the one after.
         """
         far: list[Lesson] = []
-        before = copied(self._parameters) if held and self._mover is not self._optimizer else {}
+        before = self.model.weights() if held and self._mover is not self._optimizer else {}
         for _ in range(ROUNDS if held else 0):
             known = {id(one) for one in far}
             now = missed(self.model, [one for one in held if id(one) not in known], self._settings, self._ranks)
