@@ -246,6 +246,29 @@ async def test_other_requests_are_asked_with_the_turns_own_hint_and_each_known_o
     assert others.asked[1:] == [(PLAIN, [KNOWN])]
 
 
+async def test_what_a_hint_has_no_effect_beside_is_not_read_with_it_on_other_requests_either() -> None:
+    """The demonstrations there would follow the form that the user corrects."""
+    engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6), known_plain=SERVED)
+    others = elsewhere(engine)
+    guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8), others)
+    told = [PlacedHint(0, KNOWN, KNOWN), PlacedHint(0, IDLE, IDLE)]
+    found = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
+    assert others.asked == [(PLAIN, [IDLE])]
+    assert await guide.gave_way(the_turn(), prompt_of(()), told, found) == told[:1]
+
+
+async def test_no_hint_gives_way_to_one_that_has_an_effect_beside_it() -> None:
+    told = [PlacedHint(0, KNOWN, KNOWN)]
+    engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6), known_plain=(7, 5, 6))
+    guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8))
+    found = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
+    assert found.hints and await guide.gave_way(the_turn(), prompt_of(()), told, found) == ()
+    unfollowed = reader(bare=SERVED, plain=(5, 6))
+    guide = replace(guide, engine=unfollowed)
+    found = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
+    assert found.hints and list(await guide.gave_way(the_turn(), prompt_of(()), told, found)) == []
+
+
 @pytest.mark.parametrize(("contrary", "is_taught"), [(1, True), (2, False)])
 async def test_what_the_base_model_cannot_follow_without_losing_content_is_not_taught(
     contrary: int, is_taught: bool

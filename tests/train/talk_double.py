@@ -55,11 +55,12 @@ class Publishing:
     """Takes versions back, once it says so."""
 
     takes: bool = True
+    said: str = "misheard"  # in the reason
     passes: Callable[[], Awaitable[None]] | None = None  # what the gate does meanwhile
     asked: list[tuple[str, PolicyVersion, tuple[str, ...]]] = field(default_factory=list)
 
     async def take_back(self, user: str, version: PolicyVersion, wish: Sequence[str] = (), *, why: str = "") -> bool:
-        assert "misheard" in why
+        assert self.said in why
         self.asked.append((user, version, tuple(wish)))
         if self.passes is not None:
             await self.passes()
@@ -95,10 +96,15 @@ class Talk:
         await self._served(again)
         assert await self.flow.store.judge(verdict(name, score))
 
-    async def _served(self, one: Turn) -> None:
+    async def replied(self, name: str, version: PolicyVersion, says: str = WORDS) -> None:
+        """A reply of a version to another request, and what is said of it, before that is judged."""
+        one = replace(turn(name, at_s=3.0), completion=replace(completion(FIRST), version=version))
+        await self._served(one, says)
+
+    async def _served(self, one: Turn, says: str = WORDS) -> None:
         await self.flow.store.see_session(session("s1"))
         await self.flow.store.add_turn(one, chain=one.id)
-        assert await self.flow.store.pair(next_of(one.id))
+        assert await self.flow.store.pair(replace(next_of(one.id), messages=(message(Role.USER, says),)))
 
 
 def completion(said: tuple[int, ...]) -> Completion:

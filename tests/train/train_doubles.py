@@ -128,6 +128,11 @@ class Following:
         hints = (HintPrompt(" ".join(self.rehearses), (1, 2, 9)),) if self.rehearses else ()
         return replace(await assembled(()), hints=hints, rehearses=self.rehearses)
 
+    async def gave_way(
+        self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], sample: Sample
+    ) -> Sequence[PlacedHint]:
+        return ()
+
     async def speaks_against(self, turn: Turn, rehearsal: Sample, hint: str) -> bool | None:
         return None if hint == "?" else hint.startswith("Not")
 

@@ -28,7 +28,7 @@ class DropReason(StrEnum):
     NOT_FOLLOWED = "not_followed"  # the conversation continued from a sibling
     NO_SIGNAL = "no_signal"
     UNHEEDED = "unheeded"  # with its hint the base model replies as without it, or with other results: it cannot teach
-    MISHEARD = "misheard"  # its user then accepted a reply that its hint does not explain: they meant something else
+    MISHEARD = "misheard"  # its user accepted a reply that its hint does not explain, or none that follows it
     MAY_NOT_TEACH = "may_not_teach"
     REDACTED = "redacted"  # it contained something private, so its ids were not kept
     SAID_BEFORE = "said_before"  # its user said the same just before, and that is learned from

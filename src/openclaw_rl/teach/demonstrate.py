@@ -82,7 +82,8 @@ class Demonstrator:
         What the reply follows already must not be unlearned without need. So, if it follows known hints, the turn's
         hint must change the reply even with these in the prompt (`_moving`). If it does not, it is tried without them,
         unless it would mean nothing in another task ("The right answer is 14"). The base model need not have said the
-        reply by itself then: its user may want another form than the one that the weights have learned.
+        reply by itself then: its user may want another form than the one that the weights have learned. Demonstrations
+        on other requests are then given without the hints that the reply follows, too.
 
         If the reply follows no known hint, the teacher need only find the reply less likely than the policy did: a user
         who wants the base model's usual behaviour back asks for what it says without any hint. The reply may also be a
@@ -105,11 +106,26 @@ class Demonstrator:
                 if found is None:
                     alone = _lasting(await assembled(()), turn)
                     found = await self._moving(turn, bare, alone, sum(turn.completion.logp))
+                    known = [hint for hint in known if hint not in followed]
             return replace(sample, hints=()) if found is None else await self._elsewhere(turn, known, found.sample)
         except BeyondContextError:
             raise
         except EngineError:
             return await assembled(known)
+
+    async def gave_way(
+        self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], sample: Sample
+    ) -> Sequence[PlacedHint]:
+        """The known hints that a corrected reply follows, and that the hint of its `sample` was not read beside.
+
+        They are what its user corrects. None if the engine is unavailable.
+        """
+        if not known or not sample.hints or any(item.text in sample.hints[0].text for item in known):
+            return ()
+        try:
+            return await self._followed(turn, bare, known, turn.completion.tokens)
+        except EngineError:
+            return ()
 
     async def elsewhere(self, turn: Turn, known: Sequence[PlacedHint], sample: Sample) -> Sample:
         """The sample with demonstrations on other requests; without hints if the base model cannot follow its hint.

@@ -18,6 +18,7 @@ USERS_HELD = 1000
 UNHEEDED = "the model says the same with it as without"  # why `give_up` retired a hint
 MISHEARD = "its user accepted a reply that does not follow it"  # why `misheard` did
 OUTDONE = "its user's own words say better what they meant"  # why `misheard` did, if that is less certain
+UNWANTED = "its user corrected the first replies that follow it"  # why `misheard` did, if no accepted reply showed it
 
 
 @dataclass(slots=True)
@@ -64,15 +65,15 @@ class HintsInUse:
         """The user's hints besides those in a turn's prompt, retired ones included: a teacher should follow them too.
 
         They are placed after the last user message. There are none without such a message, with carry = memory, or if
-        `rehearse` is off. A hint that was retired because it has no effect, was misheard or outdone, is not among them,
-        nor one that the weights could not learn.
+        `rehearse` is off. A hint that was retired because it has no effect, was misheard, outdone or unwanted, is not
+        among them, nor one that the weights could not learn.
         """
         last = last_user_index(turn.messages)
         if last is None or not (self.settings.rehearse and self.carry is not Carry.MEMORY):
             return ()
         in_prompt = {item.id for item in turn.carried}
         known = await self.store.hints.of_user(turn.user)
-        left = (UNHEEDED, MISHEARD, OUTDONE, NOT_LEARNED)
+        left = (UNHEEDED, MISHEARD, OUTDONE, UNWANTED, NOT_LEARNED)
         kept = [item for item in known if item.id not in in_prompt and item.why not in left]
         return tuple(PlacedHint(last, item.id, item.text) for item in self._fitting(kept, self.settings.most))
 

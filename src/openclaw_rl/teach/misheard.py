@@ -6,6 +6,9 @@ Compared with the answer to the corrected request it is much likelier in the con
 with the hint, too. If it is not, the user's own words are the better hint: with them in the hint's place the accepted
 reply is about as likely as in the conversation. So they are where the hint explains two replies much less well,
 whether it was misheard or merely badly put. Measured in docs/decisions/0049-what-was-accepted.md.
+
+A hint was not meant, either, if the first replies that follow it are corrected for that, and none is accepted:
+docs/decisions/0065-corrected-for-what-was-learned.md.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from openclaw_rl.store.rows import JudgedTurn, TurnRow
 from openclaw_rl.teach.asking import reading, reply_logp
 from openclaw_rl.teach.assemble import bare_prompt
 from openclaw_rl.teach.demonstrate import FOLLOWED_NATS, Demonstrator
-from openclaw_rl.teach.in_use import OUTDONE, HintsInUse
+from openclaw_rl.teach.in_use import MISHEARD, OUTDONE, UNWANTED, HintsInUse
 from openclaw_rl.wording.likeness import is_general
 from openclaw_rl.wording.quotes import quoted
 from openclaw_rl.wording.words import plain
@@ -43,6 +46,19 @@ ANSWERS = 0.2  # share of tokens in common with the corrected reply, at least: e
 OUTDONE_SHARE = 0.6  # of what the user's own words explain of an accepted reply: a hint that explains less is outdone
 CORRECTED_MOST = 8  # corrections of one request that are examined
 HELD = 10_000  # turns that are remembered
+LATEST = 64  # a user's latest turns, among which those are looked for that a hint came from
+LIVED_WITH = 8  # replies of a version that learned a hint: a user who read so many did not mind it
+
+
+@dataclass(frozen=True, slots=True)
+class _Undoing:
+    """How a correction is undone: what is said of its user where a version is taken back, None if its version stays.
+
+    Versions that learned `against`, too, are taken back with it.
+    """
+
+    why: str | None = "accepted a reply that shows that the hint was misheard"
+    against: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -74,7 +90,8 @@ class MisheardHints:
     _misheard: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # hints, by corrected turn
     _outdone: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # with those that were misheard
     _doubted: OrderedDict[tuple[str, str], str] = field(default_factory=OrderedDict)  # accepted turns, by user and hint
-    _undoing: dict[str, bool] = field(default_factory=dict)  # samples to drop; whether versions are taken back, too
+    _undoing: dict[str, _Undoing] = field(default_factory=dict)  # by turn: samples to drop, or versions to take back
+    _unwanted: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # what was said, by user and hint
 
     def let_go(self) -> None:
         """Removes what is remembered of turns, as after a restart."""
@@ -84,6 +101,7 @@ class MisheardHints:
         self._outdone.clear()
         self._doubted.clear()
         self._undoing.clear()
+        self._unwanted.clear()
 
     async def sifted(self, rows: Sequence[JudgedTurn]) -> tuple[list[JudgedTurn], dict[str, DropReason]]:
         """The turns without hints known to be misheard, and those of them that have no other hints, to be dropped.
@@ -103,18 +121,20 @@ class MisheardHints:
             if row.turn.id not in self._examined and is_accepted(row) and not await self._is_examined(row.turn)
         }
         rows = [row for row in rows if row.turn.id not in left_out]
-        for name, takes_back in tuple(self._undoing.items()):
-            if await self._is_undone(name, takes_back):
-                del self._undoing[name]
-        heard = [self._heard(row) for row in rows]
+        await self._go_on_undoing()
+        heard = [await self._heard(row) for row in rows]
         pairs = zip(rows, heard, strict=True)
         dropped = {
             row.turn.id: DropReason.MISHEARD for row, left in pairs if row.verdict.hints and not left.verdict.hints
         }
         return heard, dropped
 
-    def _heard(self, row: JudgedTurn) -> JudgedTurn:
+    async def _heard(self, row: JudgedTurn) -> JudgedTurn:
         wrong = self._misheard.get(row.turn.id, frozenset())
+        for hint in row.verdict.hints:
+            if said := self._unwanted.get(_of_user(row.turn, hint.text)):
+                held = await self.store.row(row.turn.id)
+                wrong |= {hint.text} if held is not None and _said_after(held) in said else set()
         left = tuple(hint for hint in row.verdict.hints if hint.text not in wrong)
         return replace(row, verdict=replace(row.verdict, hints=left)) if wrong else row
 
@@ -163,9 +183,34 @@ class MisheardHints:
                 log.info("outdone turn=%s: its user's own words explain more of what was accepted", row.turn.id)
                 if self.hints is not None:
                     await self.hints.misheard(row.turn, sorted(less), why=OUTDONE)
-                if not await self._is_undone(row.turn.id, takes_back=False):
-                    self._undoing.setdefault(row.turn.id, False)
+                if not await self._is_undone(row.turn.id, _Undoing(None)):
+                    self._undoing.setdefault(row.turn.id, _Undoing(None))
         return sample
+
+    async def corrected_for(self, turn: Turn, gave_way: Sequence[PlacedHint], hints: Sequence[str]) -> None:
+        """Undoes what was learned from hints that a user did not mean: they correct the first replies that follow them.
+
+        The `hints` of a turn's correction have no effect beside those that `gave_way`, which its reply follows. These
+        were not meant if the user accepted no reply since they were learned, and had at most `LIVED_WITH` of them.
+        What they said is not heard as that hint again.
+        """
+        kept = {item.id: item for item in await self.store.hints.of_user(turn.user)}
+        latest = await self.store.hints.latest_rows(turn.user, limit=LATEST)
+        for known in [kept[item.id] for item in gave_way if item.id in kept]:
+            heard = [row for row in latest if _is_heard_as(row, known.text)]
+            if known.source is not HintSource.JUDGE or not heard or is_lived_with(latest, heard[-1]):
+                continue
+            undoing = _Undoing(f"corrected the first replies that follow {known.text!r}", tuple(hints))
+            for row in reversed(heard):
+                whose = _of_user(turn, known.text)
+                _remember(self._unwanted, whose, self._unwanted.get(whose, frozenset()) | {_said_after(row)})
+                await self._undo(row, [known.text], undoing, why=UNWANTED)
+        await self._go_on_undoing()
+
+    async def _go_on_undoing(self) -> None:
+        for name, undoing in tuple(self._undoing.items()):
+            if await self._is_undone(name, undoing):
+                del self._undoing[name]
 
     async def _is_examined(self, accepted: Turn) -> bool:
         """Compares an accepted reply with the corrections before it; False if one of them has no verdict yet."""
@@ -203,16 +248,18 @@ class MisheardHints:
             self._doubted.popitem(last=False)
         return first != accepted.id
 
-    async def _undo(self, row: TurnRow, wrong: Sequence[str]) -> None:
+    async def _undo(
+        self, row: TurnRow, wrong: Sequence[str], undoing: _Undoing = _Undoing(), *, why: str = MISHEARD
+    ) -> None:
         turn = row.turn
         _remember(self._misheard, turn.id, frozenset(wrong))
-        log.warning("misheard turn=%s: what was accepted does not follow %s", turn.id, many(len(wrong), "hint"))
+        log.warning("misheard turn=%s: %s was not meant, since %s", turn.id, many(len(wrong), "hint"), why)
         if self.hints is not None:
-            await self.hints.misheard(turn, wrong)
+            await self.hints.misheard(turn, wrong, why=why)
         if self.is_misheard(row):
-            self._undoing[turn.id] = True
+            self._undoing[turn.id] = undoing
 
-    async def _is_undone(self, name: str, takes_back: bool) -> bool:
+    async def _is_undone(self, name: str, undoing: _Undoing) -> bool:
         """Drops a sample that waits for a step, or serves the version before the one that learned from it.
 
         False while the gate has yet to decide on that version: if it refuses it, the sample waits again. False also
@@ -220,17 +267,17 @@ class MisheardHints:
         """
         row = await self.store.row(name)
         if row is not None and row.state is State.READY:
-            if not takes_back and name in self.in_step():
+            if undoing.why is None and name in self.in_step():
                 return False
             await self.store.drop(name, DropReason.MISHEARD)
             row = await self.store.row(name)  # another scope may have learned from it already
         if row is None or row.verdict is None or row.state is not State.TRAINED:
             return True
         is_at_the_gate = any(name in candidate.turns for candidate in await self.store.candidates())
-        if not takes_back or self.publishing is None:
+        if undoing.why is None or self.publishing is None:
             return not is_at_the_gate
-        wish = tuple(hint.text for hint in row.verdict.hints)
-        why = f"{row.turn.user} accepted a reply that shows that the hint was misheard"
+        wish = (*(hint.text for hint in row.verdict.hints), *undoing.against)
+        why = f"{row.turn.user} {undoing.why}"
         is_taken_back = await self.publishing.take_back(row.turn.user, row.turn.completion.version, wish, why=why)
         return is_taken_back or not is_at_the_gate
 
@@ -295,6 +342,30 @@ def is_accepted(row: JudgedTurn) -> bool:
     verdict = row.verdict
     is_good = verdict.score is not None and verdict.score > 0 and not verdict.hints
     return is_good and row.turn.group is None and row.turn.parent is not None
+
+
+def is_lived_with(latest: Sequence[TurnRow], heard: TurnRow) -> bool:
+    """Whether a user, given by their latest turns, minds not or no longer what was learned from a correction.
+
+    They accepted a reply of a later version than the corrected one, or had more than `LIVED_WITH` of these.
+    """
+    before = heard.turn.completion.version
+    since = [row for row in latest if row.turn.completion.version.scope == before.scope]
+    since = [row for row in since if row.turn.completion.version > before]
+    scores = [row.verdict.score for row in since if row.verdict is not None]
+    return len(since) > LIVED_WITH or any(score is not None and score > 0 for score in scores)
+
+
+def _is_heard_as(row: TurnRow, hint: str) -> bool:
+    return row.verdict is not None and any(heard.text == hint for heard in row.verdict.hints)
+
+
+def _of_user(turn: Turn, hint: str) -> str:
+    return f"{turn.user}\n{hint}"
+
+
+def _said_after(row: TurnRow) -> str:
+    return "" if row.next_state is None else plain(row.next_state.text)
 
 
 def in_common(one: Sequence[int], other: Sequence[int]) -> float:

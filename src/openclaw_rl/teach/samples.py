@@ -172,7 +172,11 @@ class SampleMaker:
         in_prompt = not_about(await self._learnable(turn), [hint.text for hint in row.verdict.hints])
         known = [*in_prompt, *others(turn, row.verdict, await self._known(turn))]
         if self.teacher.base is not None and self._is_demonstrated(row) and reward is None:
-            return await self.teacher.base.demonstrated(turn, bare, known, assembled)
+            sample = await self.teacher.base.demonstrated(turn, bare, known, assembled)
+            if self.teacher.misheard is not None and sample.hints:
+                gave_way = await self.teacher.base.gave_way(turn, bare, known, sample)
+                await self.teacher.misheard.corrected_for(turn, gave_way, [hint.text for hint in row.verdict.hints])
+            return sample
         if self.teacher.base is not None and (reward is not None or turn.carried):
             return await self.teacher.base.rehearsed(turn, bare, known, assembled)
         return await assembled(known)

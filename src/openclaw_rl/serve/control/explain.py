@@ -29,7 +29,7 @@ DROPPED = {
     DropReason.ENVIRONMENT_FAILED: "its episode failed because the task or its grader is broken, so it has no reward",
     DropReason.INFRASTRUCTURE_FAILED: "its episode failed because of a machine or a network, so it has no reward",
     DropReason.UNHEEDED: "with its hint the base model gives the same reply, or another result, so it cannot teach",
-    DropReason.MISHEARD: "its user then accepted a reply that their own words explain, and its hint does not or less",
+    DropReason.MISHEARD: "its user accepted a reply that their words explain better than its hint, or none with it",
     DropReason.MAY_NOT_TEACH: "its API key does not have the right to teach",
     DropReason.REDACTED: "it held something private, so its ids were not kept and cannot be learned from",
     DropReason.SAID_BEFORE: "its user had just said the same of a reply of the same version, and that is learned from",

@@ -1,0 +1,125 @@
+"""Hints that a user did not mean, found since they correct the first replies that follow them, in a real store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from talk_double import LONG, SHORT, WORDS, Talk, learned, talking
+from train_doubles import Following, verdict
+
+from openclaw_rl.core.hint import Hint, HintSource, PlacedHint
+from openclaw_rl.core.ledger import DropReason, State
+from openclaw_rl.core.prompt import Prompt
+from openclaw_rl.core.sample import Sample
+from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.teach.in_use import UNWANTED
+from openclaw_rl.teach.misheard import LIVED_WITH
+
+LEARNED = PolicyVersion("shared", 1)
+
+
+@dataclass(frozen=True)
+class Opposed(Following):
+    """The base model, for which no hint has an effect beside the user's known ones."""
+
+    async def gave_way(
+        self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], sample: Sample
+    ) -> Sequence[PlacedHint]:
+        return known
+
+
+@pytest.fixture
+async def talk(tmp_path: Path) -> AsyncIterator[Talk]:
+    async with talking(tmp_path) as found:
+        misheard = found.flow.teach.teacher.misheard
+        assert misheard is not None
+        found.flow.asks(base=Opposed(()), hints=misheard.hints)
+        found.publishing.said = "corrected the first replies that follow"
+        yield found
+
+
+async def served(talk: Talk) -> None:
+    """The version that learned from the hint is served."""
+    await learned(talk)
+    (candidate,) = await talk.flow.store.candidates()
+    assert candidate.version == LEARNED
+    await talk.flow.pass_gate(LEARNED)
+
+
+async def objected(talk: Talk, name: str, *, hint: str = SHORT, says: str = WORDS) -> None:
+    """A reply of the version that learned is corrected, and the correction is looked at."""
+    await talk.replied(name, LEARNED, says)
+    await talk.judged(hint, name=name)
+    while await talk.flow.teach.once():
+        pass
+
+
+async def kept(talk: Talk, text: str) -> tuple[bool, str]:
+    (found,) = [hint for hint in await talk.flow.store.hints.of_user("ann") if hint.text == text]
+    return found.is_in_use, found.why
+
+
+async def test_a_version_whose_first_replies_are_corrected_for_what_it_learned_is_taken_back(talk: Talk) -> None:
+    await served(talk)
+    await objected(talk, "second")
+    assert talk.publishing.asked == [("ann", BASE, (LONG, SHORT))]  # and what else learned the new hint meanwhile
+    assert await kept(talk, LONG) == (False, UNWANTED)
+    assert await talk.flow.state("second") is State.READY
+    await objected(talk, "third")
+    assert len(talk.publishing.asked) == 1
+
+
+async def test_a_correction_that_still_waits_is_dropped(talk: Talk) -> None:
+    await talk.corrected(LONG)
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is State.READY
+    await objected(talk, "second")
+    assert await talk.flow.state("first") is DropReason.MISHEARD
+    assert not talk.publishing.asked
+
+
+async def test_a_user_who_accepted_a_reply_meant_what_they_said_before(talk: Talk) -> None:
+    await served(talk)
+    await talk.replied("liked", LEARNED)
+    assert await talk.flow.store.judge(verdict("liked", 1))
+    await objected(talk, "second")
+    assert not talk.publishing.asked and (await kept(talk, LONG))[0]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_a_user_who_read_many_replies_in_silence_meant_what_they_said_before(talk: Talk, more: int) -> None:
+    await served(talk)
+    for number in range(LIVED_WITH - 1 + more):
+        await talk.replied(f"silent{number}", LEARNED)
+    await objected(talk, "second")
+    assert bool(talk.publishing.asked) is not bool(more)
+
+
+async def test_what_an_owner_wrote_was_meant(talk: Talk) -> None:
+    await talk.uncorrected()
+    said = Hint(LONG, HintSource.OWNER)
+    await talk.flow.store.hints.adopt("ann", said, at_s=1.0, turn="first")
+    await objected(talk, "second")
+    assert (await kept(talk, LONG))[0]
+
+
+@pytest.mark.parametrize(("says", "is_heard"), [(WORDS, False), (WORDS.upper(), False), ("In detail!", True)])
+async def test_the_same_words_are_not_heard_as_that_hint_again(talk: Talk, says: str, is_heard: bool) -> None:
+    await served(talk)
+    await objected(talk, "second")
+    await objected(talk, "third", hint=LONG, says=says)
+    assert await talk.flow.state("third") is (State.READY if is_heard else DropReason.MISHEARD)
+
+
+async def test_after_a_restart_only_what_is_in_the_store_is_known(talk: Talk) -> None:
+    await served(talk)
+    await objected(talk, "second")
+    assert talk.flow.teach.teacher.misheard is not None
+    talk.flow.teach.teacher.misheard.let_go()
+    assert await kept(talk, LONG) == (False, UNWANTED)
+    await objected(talk, "third", hint=LONG)
+    assert await talk.flow.state("third") is State.READY
