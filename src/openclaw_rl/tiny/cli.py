@@ -31,7 +31,7 @@ def build(
         typer.Option(
             "--world",
             help="A synthetic world to build instead of the bundled model, or `all`; with another body as "
-            "WORLD@ARCHITECTURE, for example letters@qwen3.",
+            "WORLD@ARCHITECTURE, for example letters@qwen3; WORLD@wide has about six times as many weights.",
         ),
     ] = "",
     seed: Annotated[int, typer.Option(help="Seed of data and weights.")] = 0,

@@ -19,7 +19,8 @@ from openclaw_rl.errors import ConfigError
 from openclaw_rl.render.ends import ends_of_replies
 from openclaw_rl.render.template import read_template, user_opening
 from openclaw_rl.tiny.cli import app
-from openclaw_rl.tiny.worlds import WORLDS, make, talks, trial, world
+from openclaw_rl.tiny.worlds import WORLDS, make, talks, tokens, trial, world
+from openclaw_rl.tiny.worlds.bodies import new_model
 from openclaw_rl.tiny.worlds.parts import ReplyFormat, WishPlace, WorldManner, WorldWish, manner, tongue
 from openclaw_rl.tiny.worlds.templates import THINK
 from openclaw_rl.tiny.worlds.ways import holds, solution
@@ -238,7 +239,22 @@ def test_a_world_can_be_built_with_another_body() -> None:
     assert make.place(other) != make.place(world("letters"))
     with pytest.raises(ConfigError, match="no architecture 'rnn'") as refused:
         world("letters@rnn")
+    assert "wide" in str(refused.value.fix)
     assert "qwen3-moe" in str(refused.value.fix)
+
+
+def test_a_world_can_be_built_larger() -> None:
+    small, wide = world("school"), world("school@wide")
+    assert (wide.name, wide.architecture, wide.kinds) == (small.name, small.architecture, small.kinds)
+    weights = [_weights(each) for each in (small, wide)]
+    assert 5 < weights[1] / weights[0] < 7
+    assert make.place(wide) != make.place(small)
+
+
+def _weights(made: World) -> int:
+    with torch.device("meta"):
+        model = new_model(made, made.shape, tokens.trained(made, ["a"], 300), 0)
+    return sum(weight.numel() for weight in model.parameters())
 
 
 def test_a_way_that_is_no_default_is_asked_for() -> None:
