@@ -61,6 +61,7 @@ class Publishing:
 
     async def take_back(self, user: str, version: PolicyVersion, wish: Sequence[str] = (), *, why: str = "") -> bool:
         assert self.said in why
+        assert LONG not in why  # it is logged, and kept when the hint is forgotten
         self.asked.append((user, version, tuple(wish)))
         if self.passes is not None:
             await self.passes()

@@ -63,11 +63,14 @@ async def kept(talk: Talk, text: str) -> tuple[bool, str]:
     return found.is_in_use, found.why
 
 
-async def test_a_version_whose_first_replies_are_corrected_for_what_it_learned_is_taken_back(talk: Talk) -> None:
+async def test_a_version_whose_first_replies_are_corrected_for_what_it_learned_is_taken_back(
+    talk: Talk, caplog: pytest.LogCaptureFixture
+) -> None:
     await served(talk)
     await objected(talk, "second")
     assert talk.publishing.asked == [("ann", BASE, (LONG, SHORT))]  # and what else learned the new hint meanwhile
     assert await kept(talk, LONG) == (False, UNWANTED)
+    assert LONG not in caplog.text  # what a user wishes is in no log
     assert await talk.flow.state("second") is State.READY
     await objected(talk, "third")
     assert len(talk.publishing.asked) == 1

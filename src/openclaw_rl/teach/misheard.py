@@ -200,7 +200,7 @@ class MisheardHints:
             heard = [row for row in latest if _is_heard_as(row, known.text)]
             if known.source is not HintSource.JUDGE or not heard or is_lived_with(latest, heard[-1]):
                 continue
-            undoing = _Undoing(f"corrected the first replies that follow {known.text!r}", tuple(hints))
+            undoing = _Undoing("corrected the first replies that follow what it had learned", tuple(hints))
             for row in reversed(heard):
                 whose = _of_user(turn, known.text)
                 _remember(self._unwanted, whose, self._unwanted.get(whose, frozenset()) | {_said_after(row)})
@@ -345,7 +345,7 @@ def is_accepted(row: JudgedTurn) -> bool:
 
 
 def is_lived_with(latest: Sequence[TurnRow], heard: TurnRow) -> bool:
-    """Whether a user, given by their latest turns, minds not or no longer what was learned from a correction.
+    """Whether a user, given by their latest turns, does not mind what was learned from a correction.
 
     They accepted a reply of a later version than the corrected one, or had more than `LIVED_WITH` of these.
     """
