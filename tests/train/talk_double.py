@@ -97,9 +97,10 @@ class Talk:
         await self._served(again)
         assert await self.flow.store.judge(verdict(name, score))
 
-    async def replied(self, name: str, version: PolicyVersion, says: str = WORDS) -> None:
+    async def replied(self, name: str, version: PolicyVersion, says: str = WORDS, *carried: PlacedHint) -> None:
         """A reply of a version to another request, and what is said of it, before that is judged."""
-        one = replace(turn(name, at_s=3.0), completion=replace(completion(FIRST), version=version))
+        said = replace(completion(FIRST), version=version)
+        one = replace(turn(name, at_s=3.0), completion=said, carried=carried)
         await self._served(one, says)
 
     async def _served(self, one: Turn, says: str = WORDS) -> None:

@@ -93,6 +93,20 @@ async def test_a_user_who_accepted_a_reply_meant_what_they_said_before(talk: Tal
     assert not talk.publishing.asked and (await kept(talk, LONG))[0]
 
 
+@pytest.mark.parametrize("is_in_prompt", [True, False])
+async def test_a_reply_of_the_version_before_shows_it_if_the_hint_was_in_its_prompt(
+    talk: Talk, is_in_prompt: bool
+) -> None:
+    await talk.corrected(LONG)
+    await talk.flow.teach.once()
+    (hint,) = await talk.flow.store.hints.of_user("ann")
+    carried = (PlacedHint(0, hint.id, LONG),) if is_in_prompt else ()
+    await talk.replied("liked", BASE, WORDS, *carried)
+    assert await talk.flow.store.judge(verdict("liked", 1))
+    await objected(talk, "second")
+    assert await talk.flow.state("first") is (State.READY if is_in_prompt else DropReason.MISHEARD)
+
+
 @pytest.mark.parametrize("more", [0, 1])
 async def test_a_user_who_read_many_replies_in_silence_meant_what_they_said_before(talk: Talk, more: int) -> None:
     await served(talk)

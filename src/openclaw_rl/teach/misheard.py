@@ -191,14 +191,14 @@ class MisheardHints:
         """Undoes what was learned from hints that a user did not mean: they correct the first replies that follow them.
 
         The `hints` of a turn's correction have no effect beside those that `gave_way`, which its reply follows. These
-        were not meant if the user accepted no reply since they were learned, and had at most `LIVED_WITH` of them.
-        What they said is not heard as that hint again.
+        were not meant unless the user has lived with them (`is_lived_with`). What was said is not heard as that hint
+        again.
         """
         kept = {item.id: item for item in await self.store.hints.of_user(turn.user)}
         latest = await self.store.hints.latest_rows(turn.user, limit=LATEST)
         for known in [kept[item.id] for item in gave_way if item.id in kept]:
             heard = [row for row in latest if _is_heard_as(row, known.text)]
-            if known.source is not HintSource.JUDGE or not heard or is_lived_with(latest, heard[-1]):
+            if known.source is not HintSource.JUDGE or not heard or is_lived_with(known.text, latest, heard[-1].turn):
                 continue
             undoing = _Undoing("corrected the first replies that follow what it had learned", tuple(hints))
             for row in reversed(heard):
@@ -344,14 +344,18 @@ def is_accepted(row: JudgedTurn) -> bool:
     return is_good and row.turn.group is None and row.turn.parent is not None
 
 
-def is_lived_with(latest: Sequence[TurnRow], heard: TurnRow) -> bool:
-    """Whether a user, given by their latest turns, does not mind what was learned from a correction.
+def is_lived_with(hint: str, latest: Sequence[TurnRow], corrected: Turn) -> bool:
+    """Whether a user, given by their latest turns, does not mind a hint that came from a corrected turn.
 
-    They accepted a reply of a later version than the corrected one, or had more than `LIVED_WITH` of these.
+    They accepted a reply of a later version, or with the hint in its prompt, or had more than `LIVED_WITH` of these.
     """
-    before = heard.turn.completion.version
-    since = [row for row in latest if row.turn.completion.version.scope == before.scope]
-    since = [row for row in since if row.turn.completion.version > before]
+    before = corrected.completion.version
+    versions = [row.turn.completion.version for row in latest]
+    since = [
+        row
+        for row, version in zip(latest, versions, strict=True)
+        if (version.scope == before.scope and version > before) or hint in {item.text for item in row.turn.carried}
+    ]
     scores = [row.verdict.score for row in since if row.verdict is not None]
     return len(since) > LIVED_WITH or any(score is not None and score > 0 for score in scores)
 
