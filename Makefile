@@ -220,7 +220,7 @@ bench-bad-users: .venv/installed  ## random, contradictory, insulting and pastin
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.bad_users
 
 bench-changed-wishes: .venv/installed  ## is a user heeded who wants another form than the one that the weights have learned
-	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.changed_wishes $(if $(MODELS),--models $(MODELS)) $(if $(SEEDS),--seeds $(SEEDS))
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.changed_wishes $(if $(MODELS),--models $(MODELS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(OTHERS),--others $(OTHERS)) $(if $(PROBLEMS),--problems $(PROBLEMS))
 
 bench-later-kinds: .venv/installed  ## is damage noticed once somebody asks for the kind of problem that was lost (MODELS, USERS, SEEDS)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.later_kinds $(if $(MODELS),--models $(MODELS)) $(if $(USERS),--users $(USERS)) $(if $(SEEDS),--seeds $(SEEDS))

@@ -127,12 +127,13 @@ async def demonstrated(
     hint: str,
     *,
     before: Sequence[Turn] = (),
+    known: Sequence[PlacedHint] = (),
     warmth: float = WARMTH,
     others: int = OTHERS,
 ) -> Sample:
     """The sample of a turn whose user answered so, which a judge heard as this hint.
 
-    It is the first correction of a user who had these turns `before`, newest first.
+    Its user had these turns `before`, newest first, and the weights may have learned these hints.
     """
     verdict = Verdict(turn.id, -1, VerdictSource.VOTES, hints=(Hint(hint),))
     renderer = ground.renderer
@@ -149,15 +150,15 @@ async def demonstrated(
     async def answered(turn: Turn) -> Sequence[Message]:
         return (message(Role.USER, said),)
 
-    async def assembled(known: Sequence[PlacedHint]) -> Sample:
-        return sample_of(turn, verdict, renderer, baseline=None, max_tokens=8192, known=known)
+    async def assembled(beside: Sequence[PlacedHint]) -> Sample:
+        return sample_of(turn, verdict, renderer, baseline=None, max_tokens=8192, known=beside)
 
     settings = TeachSettings(other_requests=others)
     parts = (ground.engine, current, renderer, ground.ends, settings)
     made_up = MadeUpRequests(ground.engine, ground.ends, opens_of(renderer))
     requests = OtherRequests(renderer, settings, earlier, wished, answered, made_up)
     elsewhere = OtherReplies(ground.engine, renderer, ground.ends, settings, requests, warmth)
-    return await Demonstrator(*parts, elsewhere).demonstrated(turn, turn.prompt, (), assembled)
+    return await Demonstrator(*parts, elsewhere).demonstrated(turn, turn.prompt, known, assembled)
 
 
 async def accepted(ground: Ground, user: Visitor, many: int) -> list[Sample]:
