@@ -262,7 +262,7 @@ async def test_no_hint_gives_way_to_one_that_has_an_effect_beside_it() -> None:
     engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6), known_plain=(7, 5, 6))
     guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8))
     found = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
-    assert found.hints and await guide.gave_way(the_turn(), prompt_of(()), told, found) == ()
+    assert found.hints and list(await guide.gave_way(the_turn(), prompt_of(()), told, found)) == []
     unfollowed = reader(bare=SERVED, plain=(5, 6))
     guide = replace(guide, engine=unfollowed)
     found = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))

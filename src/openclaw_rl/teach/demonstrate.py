@@ -73,11 +73,12 @@ class Demonstrator:
         """A corrected turn's sample: the one hint of the turn that has the most effect, with its demonstrations.
 
         `assembled` makes the sample, given the hints that the teacher reads in addition to the turn's own. These are
-        the `known` hints that the reply follows: hints that concern the request and make the reply likelier than after
-        the `bare` prompt, without hints. The others concern something else, and a small model becomes confused by
-        many. Without a hint that has an effect the sample has none. If the prompt has images, a grammar constrained the
-        reply or the engine is unavailable, the sample is returned as assembled, with all known hints. Raises
-        BeyondContextError if the model's context has no room for the conversation with a hint.
+        the `known` hints that go together with the turn's own (else the newest wish counts) and that the reply follows:
+        hints that concern the request and make the reply likelier than after the `bare` prompt, without hints. The
+        others concern something else, and a small model becomes confused by many. Without a hint that has an effect the
+        sample has none. If the prompt has images, a grammar constrained the reply or the engine is unavailable, the
+        sample is returned as assembled, with all known hints. Raises BeyondContextError if the model's context has no
+        room for the conversation with a hint.
 
         What the reply follows already must not be unlearned without need. So, if it follows known hints, the turn's
         hint must change the reply even with these in the prompt (`_moving`). If it does not, it is tried without them,
@@ -95,6 +96,8 @@ class Demonstrator:
         if turn.completion.forced:  # the base model would reply without the grammar, in another form than requested
             return await assembled(known)
         try:
+            own = [hint.text for hint in (await assembled(())).hints]
+            known = await self._without_rivals(turn, own, known)
             followed = await self._followed(turn, bare, known, turn.completion.tokens)
             without = await reading(self.renderer, turn, followed) if followed else None
             sample = await assembled(followed if without is not None else ())
@@ -116,16 +119,32 @@ class Demonstrator:
     async def gave_way(
         self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], sample: Sample
     ) -> Sequence[PlacedHint]:
-        """The known hints that a corrected reply follows, and that the hint of its `sample` was not read beside.
+        """The known hints that the hint of a correction replaces: its rivals, and those that its `sample` leaves out.
 
-        They are what its user corrects. None if the engine is unavailable.
+        The latter are those that the corrected reply follows, if the hint was not read beside them. None if the engine
+        is unavailable.
         """
-        if not known or not sample.hints or any(item.text in sample.hints[0].text for item in known):
+        if not known or not sample.hints:
             return ()
+        told = sample.hints[0].text
         try:
-            return await self._followed(turn, bare, known, turn.completion.tokens)
+            left = await self._without_rivals(turn, [_own_words(told, known)], known)
+            is_beside = not left or any(item.text in told for item in left)
+            followed = [] if is_beside else await self._followed(turn, bare, left, turn.completion.tokens)
         except EngineError:
             return ()
+        return [item for item in known if item not in left or item in followed]
+
+    async def _without_rivals(
+        self, turn: Turn, hints: Sequence[str], known: Sequence[PlacedHint]
+    ) -> Sequence[PlacedHint]:
+        """The known hints that go together with each of these hints that would mean the same in another task."""
+        asked = " ".join(item.text for item in turn.messages)
+        for hint in hints if self.others is not None else ():
+            if known and self.others is not None and is_general(hint, asked):
+                rivals = await self.others.rivals(turn, hint, known)
+                known = [item for item in known if item not in rivals]
+        return known
 
     async def elsewhere(self, turn: Turn, known: Sequence[PlacedHint], sample: Sample) -> Sample:
         """The sample with demonstrations on other requests; without hints if the base model cannot follow its hint.
@@ -153,6 +172,7 @@ class Demonstrator:
         own = _own_words(hint.text, known)
         if self.others is None or not is_general(own, " ".join(item.text for item in turn.messages)):
             return sample
+        known = await self._without_rivals(turn, [own], known)
         hint_prompt, shown, near = hint, sample.shown, NearReplies((), sample.shown)
         confuses = self.others.contradictions.confuses
         beside = [item for item in known if item.text != own and not confuses(item.text)]

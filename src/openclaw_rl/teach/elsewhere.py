@@ -32,6 +32,9 @@ WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to
 LEAST_CHECKS = 16  # if `checks` are not set to fewer
 CHECK_TOKENS, CHECK_PROMPT = 4_000, 2_048  # of the replies to more than these, and the longest prompt with more
 REPLIES_HELD = 192  # of the base model to requests without hints: generated requests are the same for each correction
+PAIRED, LEAST_PAIRED = 6, 3  # requests on which two hints are tried together, and the fewest that show anything
+RIVAL_SHARE = 0.25  # of these, at most, to which a reply shows both hints, if these are rivals
+PAIRS_HELD = 1_000  # of hints
 MOST_SLIP = 0.5  # share of the replies that slip: if there are more, none is left out for it
 
 
@@ -67,12 +70,56 @@ class OtherReplies:
     warmth: float = WARMTH
     contradictions: ContradictionCounts = field(default_factory=ContradictionCounts)
     _unhinted: OrderedDict[tuple[tuple[int, ...], int, int], SampledReply | None] = field(default_factory=OrderedDict)
+    _pairs: OrderedDict[tuple[str, str], bool] = field(default_factory=OrderedDict)  # whether two hints are rivals
 
     def let_go(self) -> None:
         """Removes what is remembered of requests, replies and hints, as after a restart."""
         self.requests.made_up.let_go()
         self._unhinted.clear()
+        self._pairs.clear()
         self.contradictions.let_go()
+
+    async def rivals(self, turn: Turn, hint: str, known: Sequence[PlacedHint]) -> list[PlacedHint]:
+        """The known hints that the base model does not follow together with this one: it replaces them.
+
+        Of at most `PAIRED` requests that both concern, at most `RIVAL_SHARE` have a likeliest reply, in either order of
+        the two, that shows both. None is a rival of what so few as less than `LEAST_PAIRED` requests are concerned by.
+        Raises EngineError.
+        """
+        new = [item for item in known if (item.text, hint) not in self._pairs]
+        requests = [Request(turn.messages), *(await self.requests.openings(turn, with_shipped=False))[0]] if new else []
+        for item in new:
+            self._pairs[item.text, hint] = await self._are_rivals(turn, requests, (item.text, hint))
+        found = [item for item in known if self._pairs[item.text, hint]]
+        while len(self._pairs) > PAIRS_HELD:
+            self._pairs.popitem(last=False)
+        return found
+
+    async def _are_rivals(self, turn: Turn, requests: Sequence[Request], pair: tuple[str, str]) -> bool:
+        tried = together = 0
+        for request in requests if len(requests) >= LEAST_PAIRED else ():
+            if tried == PAIRED or together > RIVAL_SHARE * PAIRED:
+                break
+            bare = await self.prompt(turn, request.messages)
+            asked = None if bare is None else AskedRequest(turn, request, bare, 0)
+            try:
+                if asked is not None and all([await self._concerns(asked, one) for one in pair]):
+                    tried += 1
+                    together += await self._go_together(asked, pair)
+            except BeyondContextError:
+                continue
+        return tried >= LEAST_PAIRED and together <= RIVAL_SHARE * tried
+
+    async def _go_together(self, asked: AskedRequest, pair: tuple[str, str]) -> bool:
+        """Whether the likeliest reply to a request with both hints, in one of their orders, shows both."""
+        likeliest = replace(self.content, warmth=0.0)
+        without = [await self._read_with(asked, [one]) for one in reversed(pair)]
+        for order in orders(pair):
+            hinted = await self._read_with(asked, order)
+            said = None if hinted is None else await likeliest.drawn(hinted, asked.seed, asked.longest)
+            if said is not None and all(await are_shown(self.engine, without, said.tokens, sum(said.logp))):
+                return True
+        return False
 
     async def shown(
         self, turn: Turn, hint: str, known: Sequence[PlacedHint], *, with_shipped: bool = True

@@ -18,7 +18,7 @@ USERS_HELD = 1000
 UNHEEDED = "the model says the same with it as without"  # why `give_up` retired a hint
 MISHEARD = "its user accepted a reply that does not follow it"  # why `misheard` did
 OUTDONE = "its user's own words say better what they meant"  # why `misheard` did, if that is less certain
-UNWANTED = "its user corrected the first replies that follow it"  # why `misheard` did, if no accepted reply showed it
+UNWANTED = "its user asked for something else before they accepted it"  # why `misheard` did, if no reply showed it
 
 
 @dataclass(slots=True)

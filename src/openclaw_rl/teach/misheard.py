@@ -7,8 +7,8 @@ with the hint, too. If it is not, the user's own words are the better hint: with
 reply is about as likely as in the conversation. So they are where the hint explains two replies much less well,
 whether it was misheard or merely badly put. Measured in docs/decisions/0049-what-was-accepted.md.
 
-A hint was not meant, either, if the first replies that follow it are corrected for that, and none is accepted:
-docs/decisions/0065-corrected-for-what-was-learned.md.
+A hint was not meant, either, if its user asks for what does not go together with it before they accepted any reply that
+may follow it: docs/decisions/0065-the-newest-wish-counts.md.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class MisheardHints:
     _outdone: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # with those that were misheard
     _doubted: OrderedDict[tuple[str, str], str] = field(default_factory=OrderedDict)  # accepted turns, by user and hint
     _undoing: dict[str, _Undoing] = field(default_factory=dict)  # by turn: samples to drop, or versions to take back
-    _unwanted: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # what was said, by user and hint
+    _unwanted: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # hints and words, by user
 
     def let_go(self) -> None:
         """Removes what is remembered of turns, as after a restart."""
@@ -122,6 +122,9 @@ class MisheardHints:
         }
         rows = [row for row in rows if row.turn.id not in left_out]
         await self._go_on_undoing()
+        for row in rows:
+            if row.verdict.score is not None and row.verdict.score > 0:
+                self._unwanted.pop(row.turn.user, None)
         heard = [await self._heard(row) for row in rows]
         pairs = zip(rows, heard, strict=True)
         dropped = {
@@ -131,10 +134,9 @@ class MisheardHints:
 
     async def _heard(self, row: JudgedTurn) -> JudgedTurn:
         wrong = self._misheard.get(row.turn.id, frozenset())
-        for hint in row.verdict.hints:
-            if said := self._unwanted.get(_of_user(row.turn, hint.text)):
-                held = await self.store.row(row.turn.id)
-                wrong |= {hint.text} if held is not None and _said_after(held) in said else set()
+        if row.verdict.hints and (unwanted := self._unwanted.get(row.turn.user)):
+            held = await self.store.row(row.turn.id)
+            wrong |= {hint.text for hint in row.verdict.hints if held and _heard_so(hint.text, held) in unwanted}
         left = tuple(hint for hint in row.verdict.hints if hint.text not in wrong)
         return replace(row, verdict=replace(row.verdict, hints=left)) if wrong else row
 
@@ -187,12 +189,11 @@ class MisheardHints:
                     self._undoing.setdefault(row.turn.id, _Undoing(None))
         return sample
 
-    async def corrected_for(self, turn: Turn, gave_way: Sequence[PlacedHint], hints: Sequence[str]) -> None:
-        """Undoes what was learned from hints that a user did not mean: they correct the first replies that follow them.
+    async def replaced(self, turn: Turn, gave_way: Sequence[PlacedHint], hints: Sequence[str]) -> None:
+        """Undoes what was learned from hints that the `hints` of a correction replace, unless the user meant them.
 
-        The `hints` of a turn's correction have no effect beside those that `gave_way`, which its reply follows. These
-        were not meant unless the user has lived with them (`is_lived_with`). What was said is not heard as that hint
-        again.
+        They did not if they have not lived with them (`is_lived_with`): they were misheard, or changed their mind at
+        the first look. Until this user accepts a reply, the same words are not heard as such a hint again.
         """
         kept = {item.id: item for item in await self.store.hints.of_user(turn.user)}
         latest = await self.store.hints.latest_rows(turn.user, limit=LATEST)
@@ -200,10 +201,10 @@ class MisheardHints:
             heard = [row for row in latest if _is_heard_as(row, known.text)]
             if known.source is not HintSource.JUDGE or not heard or is_lived_with(known.text, latest, heard[-1].turn):
                 continue
-            undoing = _Undoing("corrected the first replies that follow what it had learned", tuple(hints))
+            undoing = _Undoing("asked for something else before they accepted what it had learned", tuple(hints))
+            words = frozenset(_heard_so(known.text, row) for row in heard)
+            _remember(self._unwanted, turn.user, self._unwanted.get(turn.user, frozenset()) | words)
             for row in reversed(heard):
-                whose = _of_user(turn, known.text)
-                _remember(self._unwanted, whose, self._unwanted.get(whose, frozenset()) | {_said_after(row)})
                 await self._undo(row, [known.text], undoing, why=UNWANTED)
         await self._go_on_undoing()
 
@@ -364,12 +365,9 @@ def _is_heard_as(row: TurnRow, hint: str) -> bool:
     return row.verdict is not None and any(heard.text == hint for heard in row.verdict.hints)
 
 
-def _of_user(turn: Turn, hint: str) -> str:
-    return f"{turn.user}\n{hint}"
-
-
-def _said_after(row: TurnRow) -> str:
-    return "" if row.next_state is None else plain(row.next_state.text)
+def _heard_so(hint: str, row: TurnRow) -> str:
+    """A hint, and the words in which its user said it."""
+    return f"{hint}\n{'' if row.next_state is None else plain(row.next_state.text)}"
 
 
 def in_common(one: Sequence[int], other: Sequence[int]) -> float:

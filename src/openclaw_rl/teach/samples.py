@@ -175,7 +175,7 @@ class SampleMaker:
             sample = await self.teacher.base.demonstrated(turn, bare, known, assembled)
             if self.teacher.misheard is not None and sample.hints:
                 gave_way = await self.teacher.base.gave_way(turn, bare, known, sample)
-                await self.teacher.misheard.corrected_for(turn, gave_way, [hint.text for hint in row.verdict.hints])
+                await self.teacher.misheard.replaced(turn, gave_way, [hint.text for hint in row.verdict.hints])
             return sample
         if self.teacher.base is not None and (reward is not None or turn.carried):
             return await self.teacher.base.rehearsed(turn, bare, known, assembled)

@@ -1,4 +1,4 @@
-"""Hints that a user did not mean, found since they correct the first replies that follow them, in a real store."""
+"""Hints that a user did not mean: they ask for something else before they accept what follows them. A real store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def talk(tmp_path: Path) -> AsyncIterator[Talk]:
         misheard = found.flow.teach.teacher.misheard
         assert misheard is not None
         found.flow.asks(base=Opposed(()), hints=misheard.hints)
-        found.publishing.said = "corrected the first replies that follow"
+        found.publishing.said = "before they accepted"
         yield found
 
 
@@ -130,6 +130,16 @@ async def test_the_same_words_are_not_heard_as_that_hint_again(talk: Talk, says:
     await objected(talk, "second")
     await objected(talk, "third", hint=LONG, says=says)
     assert await talk.flow.state("third") is (State.READY if is_heard else DropReason.MISHEARD)
+
+
+async def test_a_user_who_was_content_meanwhile_is_heard_again(talk: Talk) -> None:
+    """They wanted the one, then the other, and now the first again."""
+    await served(talk)
+    await objected(talk, "second")
+    await talk.replied("liked", BASE)
+    assert await talk.flow.store.judge(verdict("liked", 1))
+    await objected(talk, "third", hint=LONG)
+    assert await talk.flow.state("third") is State.READY
 
 
 async def test_after_a_restart_only_what_is_in_the_store_is_known(talk: Talk) -> None:
