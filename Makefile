@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-many-wishes bench-first-steps bench-contradictions bench-misheard bench-changed-wishes bench-later-kinds bench-said-again bench-bad-users bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-agent-start bench-page eval-agents bench-plan bench-lowbits bench-ranks bench-vllm bench-cluster
+FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-many-wishes bench-first-steps bench-contradictions bench-misheard bench-rivals bench-changed-wishes bench-later-kinds bench-said-again bench-bad-users bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-agent-start bench-page eval-agents bench-plan bench-lowbits bench-ranks bench-vllm bench-cluster
 .PHONY: docs test-wheel test-metrics test-kernels test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks test-cluster test-image $(FIGURES)
 
 help:  ## what can be made
@@ -230,6 +230,9 @@ bench-said-again: .venv/installed  ## people whose words the bundled judge is no
 
 bench-contradictions: .venv/installed  ## does teaching find the replies that a hint made wrong, and what is said in their place
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.contradictions
+
+bench-rivals: .venv/installed  ## which hints are found to be rivals, that the base model never follows together (MODELS, SEEDS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.rivals $(if $(MODELS),--models $(MODELS)) $(if $(SEEDS),--seeds $(SEEDS))
 
 bench-misheard: .venv/installed  ## does what users accept show which hints they did not mean, and never that they did not mean the right one
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.misheard $(if $(MODELS),--models $(MODELS)) $(if $(SEEDS),--seeds $(SEEDS))
