@@ -96,14 +96,14 @@ async def test_tokens_grow(shared: Server) -> None:
 
 async def test_a_long_command_is_a_job_that_is_polled_and_cancelled(shared: Server) -> None:
     async with leased(shared, "job") as http:
-        body = {"command": "echo begun >> f; sleep 300", "timeout_s": 400}
+        body = {"command": "echo begun >> f; sleep 300.0625", "timeout_s": 400}
         status, said = await http.call("exec", body, operation="job-1", wait_s=0.3)
         assert (status, said) == (202, {"operation": "job-1", "state": "running"})
         assert (await http.send("GET", "/v1/operations/job-1?wait_s=0"))[0] == 202
         status, said = await http.send("POST", "/v1/operations/job-1/cancel")
         assert (status, code_of(said)) == (409, ("cancelled", None))
         assert (await http.send("GET", "/v1/operations/job-1"))[0] == 409
-        status, said = await http.call("exec", {"command": "pgrep -x sleep -a | grep -c ' 300'"}, operation="job-2")
+        status, said = await http.call("exec", {"command": "pgrep -x sleep -a | grep -cF ' 300.0625'"}, operation="job-2")
         assert said["stdout"]["head"] == "MAo="  # "0\n": nothing of it runs, and the box is as good as before
 
 
