@@ -103,7 +103,9 @@ async def test_a_long_command_is_a_job_that_is_polled_and_cancelled(shared: Serv
         status, said = await http.send("POST", "/v1/operations/job-1/cancel")
         assert (status, code_of(said)) == (409, ("cancelled", None))
         assert (await http.send("GET", "/v1/operations/job-1"))[0] == 409
-        status, said = await http.call("exec", {"command": "pgrep -x sleep -a | grep -cF ' 300.0625'"}, operation="job-2")
+        status, said = await http.call(
+            "exec", {"command": "pgrep -x sleep -a | grep -cF ' 300.0625'"}, operation="job-2"
+        )
         assert said["stdout"]["head"] == "MAo="  # "0\n": nothing of it runs, and the box is as good as before
 
 
