@@ -209,7 +209,7 @@ eval-agents: .venv/installed  ## what reinforcement teaches the small agent mode
 
 # JUDGE=scripted: a judge that is told what each user meant. The models that are missing are made first, minutes each.
 bench-transfer: .venv/installed  ## does learning hold on made models, with words no judge was taught (goes on where it was stopped)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.transfer $(if $(JUDGE),--judge $(JUDGE))
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.transfer $(if $(MODELS),--models $(MODELS)) $(if $(USERS),--users $(USERS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JUDGE),--judge $(JUDGE))
 
 # SEEDS="0 1": only some of the runs. USERS="hours-first hours-body": only these wishes, in this order.
 # SET="teach.checks=0": settings in place of the shipped ones.
@@ -217,9 +217,9 @@ bench-many-wishes: .venv/installed  ## twelve wishes of one user, taught to a mo
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.many_wishes $(if $(SEEDS),--seeds $(SEEDS)) $(if $(USERS),--users $(USERS)) $(if $(SET),--set $(SET))
 
 bench-bad-users: .venv/installed  ## random, contradictory, insulting and pasting users on several models: what is spoiled (goes on where it was stopped)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.bad_users
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.bad_users $(if $(MODELS),--models $(MODELS)) $(if $(KINDS),--kinds $(KINDS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(PROBLEMS),--problems $(PROBLEMS))
 
-bench-changed-wishes: .venv/installed  ## is a user heeded who wants another form than the one that the weights have learned
+bench-changed-wishes: .venv/installed  ## is a user heeded who wants another form than the one that the weights have learned (MODELS, SEEDS, OTHERS, PROBLEMS)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.changed_wishes $(if $(MODELS),--models $(MODELS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(OTHERS),--others $(OTHERS)) $(if $(PROBLEMS),--problems $(PROBLEMS))
 
 bench-later-kinds: .venv/installed  ## is damage noticed once somebody asks for the kind of problem that was lost (MODELS, USERS, SEEDS)
@@ -231,7 +231,7 @@ bench-said-again: .venv/installed  ## people whose words the bundled judge is no
 bench-contradictions: .venv/installed  ## does teaching find the replies that a hint made wrong, and what is said in their place
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.contradictions
 
-bench-rivals: .venv/installed  ## which hints are found to be rivals, that the base model never follows together (MODELS, SEEDS)
+bench-rivals: .venv/installed  ## which hints are found to be rivals, that the base model hardly ever follows together (MODELS, SEEDS)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.rivals $(if $(MODELS),--models $(MODELS)) $(if $(SEEDS),--seeds $(SEEDS))
 
 bench-misheard: .venv/installed  ## does what users accept show which hints they did not mean, and never that they did not mean the right one

@@ -88,7 +88,8 @@ async def _corrected_alone(ground: Ground, turn: Turn, hint: str, known: PlacedH
 
     settings = TeachSettings(other_requests=0)
     teacher = Demonstrator(ground.engine, _base, ground.renderer, ground.ends, settings)
-    return await teacher.demonstrated(turn, turn.prompt, [known], assembled)
+    sample, _ = await teacher.demonstrated(turn, turn.prompt, [known], assembled)
+    return sample
 
 
 async def measured(model: str, seed: int, problems: int, others: int) -> Figures:

@@ -136,10 +136,24 @@ async def demonstrated(
     Its user had these turns `before`, newest first, and the weights may have learned these hints.
     """
     verdict = Verdict(turn.id, -1, VerdictSource.VOTES, hints=(Hint(hint),))
-    renderer = ground.renderer
+    settings = TeachSettings(other_requests=others)
 
     async def current(turn: Turn) -> PolicyVersion:
         return BASE
+
+    async def assembled(beside: Sequence[PlacedHint]) -> Sample:
+        return sample_of(turn, verdict, ground.renderer, baseline=None, max_tokens=8192, known=beside)
+
+    elsewhere = other_replies(ground, settings, before=before, said=said, warmth=warmth)
+    teacher = Demonstrator(ground.engine, current, ground.renderer, ground.ends, settings, elsewhere)
+    sample, _ = await teacher.demonstrated(turn, turn.prompt, known, assembled)
+    return sample
+
+
+def other_replies(
+    ground: Ground, settings: TeachSettings, *, before: Sequence[Turn] = (), said: str = "", warmth: float = WARMTH
+) -> OtherReplies:
+    """What is asked for replies to other requests, of a user who had these turns `before` and then answered so."""
 
     async def earlier(turn: Turn) -> Sequence[Turn]:
         return before
@@ -148,17 +162,11 @@ async def demonstrated(
         return ()
 
     async def answered(turn: Turn) -> Sequence[Message]:
-        return (message(Role.USER, said),)
+        return (message(Role.USER, said),) if said else ()
 
-    async def assembled(beside: Sequence[PlacedHint]) -> Sample:
-        return sample_of(turn, verdict, renderer, baseline=None, max_tokens=8192, known=beside)
-
-    settings = TeachSettings(other_requests=others)
-    parts = (ground.engine, current, renderer, ground.ends, settings)
-    made_up = MadeUpRequests(ground.engine, ground.ends, opens_of(renderer))
-    requests = OtherRequests(renderer, settings, earlier, wished, answered, made_up)
-    elsewhere = OtherReplies(ground.engine, renderer, ground.ends, settings, requests, warmth)
-    return await Demonstrator(*parts, elsewhere).demonstrated(turn, turn.prompt, known, assembled)
+    made_up = MadeUpRequests(ground.engine, ground.ends, opens_of(ground.renderer))
+    requests = OtherRequests(ground.renderer, settings, earlier, wished, answered, made_up)
+    return OtherReplies(ground.engine, ground.renderer, ground.ends, settings, requests, warmth)
 
 
 async def accepted(ground: Ground, user: Visitor, many: int) -> list[Sample]:

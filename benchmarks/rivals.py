@@ -1,4 +1,4 @@
-"""Which hints does teaching find to be rivals: hints that the base model never follows together?
+"""Which hints does teaching find to be rivals: hints that the base model hardly ever follows together?
 
 On models of bench-transfer: each two of eight wishes (six formats, first words, last words), the newer one as the hint
 of a user's first correction. Wishes for the same part of a reply should be rivals, where the model has no way to follow
@@ -17,42 +17,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.common import Figures, conditions, finish, is_quick, progress
-from benchmarks.first_steps import TEMPERATURE, Ground
+from benchmarks.first_steps import TEMPERATURE, Ground, other_replies
 from benchmarks.many_wishes import MODEL as SEVERAL
 from benchmarks.misheard import WISHES
 from benchmarks.transfer import folder_of
 from benchmarks.transfer_users import BUNDLED, MODELS, Visitor, hint_for, users_of
 from openclaw_rl.core.hint import PlacedHint
-from openclaw_rl.core.message import Message, Role, message
-from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.message import Role, message
 from openclaw_rl.engines.local.client import LocalEngine
 from openclaw_rl.engines.settings import EngineSettings
-from openclaw_rl.teach.elsewhere import WARMTH, OtherReplies
-from openclaw_rl.teach.made_up import MadeUpRequests, opens_of
-from openclaw_rl.teach.other_requests import OtherRequests
 from openclaw_rl.teach.settings import TeachSettings
 from openclaw_rl.tiny import world as bundled
 from openclaw_rl.tiny.worlds.parts import WorldWish
 
 EARLIER = (5, 6)  # of every third user of `museum`: the numbers of these requests
-
-
-def asking(ground: Ground, earlier: Sequence[Turn]) -> OtherReplies:
-    """What is asked for replies to other requests, of a user with these earlier ones."""
-
-    async def known(turn: Turn) -> Sequence[Turn]:
-        return earlier
-
-    async def none(turn: Turn) -> Sequence[Turn]:
-        return ()
-
-    async def unanswered(turn: Turn) -> Sequence[Message]:
-        return ()
-
-    settings = TeachSettings()
-    made_up = MadeUpRequests(ground.engine, ground.ends, opens_of(ground.renderer))
-    requests = OtherRequests(ground.renderer, settings, known, none, unanswered, made_up)
-    return OtherReplies(ground.engine, ground.renderer, ground.ends, settings, requests, WARMTH)
 
 
 def cases(model: str, users: Sequence[Visitor]) -> list[tuple[Visitor, WorldWish, list[WorldWish]]]:
@@ -78,7 +56,12 @@ async def measured(model: str, seed: int) -> Figures:
         for user, newer, older in cases(model, users):
             turn = await ground.turn(user.task(1).opening, seed)
             known = [PlacedHint(0, hint_for(wish), hint_for(wish)) for wish in older]
-            rivals = {hint.text for hint in await asking(ground, earlier).rivals(turn, hint_for(newer), known)}
+            rivals = {
+                hint.text
+                for hint in await other_replies(ground, TeachSettings(), before=earlier).rivals(
+                    turn, hint_for(newer), known
+                )
+            }
             for wish in older:
                 part = "same part" if (wish.place, wish.scope) == (newer.place, newer.scope) else "another part"
                 row.update({part: 1, f"{part}, rivals": hint_for(wish) in rivals})

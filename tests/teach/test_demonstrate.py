@@ -47,7 +47,7 @@ async def asked(
 ) -> Sample:
     guide = Demonstrator(engine, serves, label_renderer(), (2,), TeachSettings(probe_tokens=8))
     told = [PlacedHint(0, text, text) for text in known]
-    return await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(*hints))
+    return (await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(*hints)))[0]
 
 
 async def test_what_the_base_model_says_behind_the_hint_comes_with_the_sample() -> None:
@@ -176,7 +176,7 @@ async def test_without_an_engine_or_with_images_it_is_the_sample_as_assembled() 
     engine.is_away = False
     guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings())
     seen = replace(the_turn(), prompt=replace(prompt_of(()), images=("a",)))
-    assert (await guide.demonstrated(seen, prompt_of(()), (), assembling(PLAIN))).shown == ()
+    assert (await guide.demonstrated(seen, prompt_of(()), (), assembling(PLAIN)))[0].shown == ()
     assert not engine.asked
 
 
@@ -195,7 +195,7 @@ class Refusing(LetterRenderer):
 async def test_a_known_hint_that_the_template_refuses_is_left_out() -> None:
     engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6))
     guide = Demonstrator(engine, base_serves, Refusing(labelled), (2,), TeachSettings(probe_tokens=8))
-    found = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
+    found, _ = await guide.demonstrated(the_turn(), prompt_of(()), [PlacedHint(0, KNOWN, KNOWN)], assembling(PLAIN))
     assert [hint.text for hint in found.hints] == [PLAIN] and found.shown
 
 
@@ -221,7 +221,7 @@ async def test_a_hint_that_means_nothing_in_another_task_is_learned_beside_what_
             made = await assembling(PLAIN)(beside)
             return replace(made, hints=tuple(replace(one, text=one.text.replace(PLAIN, hint)) for one in made.hints))
 
-        return await guide.demonstrated(once, prompt_of(()), told, assembled)
+        return (await guide.demonstrated(once, prompt_of(()), told, assembled))[0]
 
     drowned = {"bare": (7, 1, 1), "known": SERVED, "plain": (5, 6), "known_plain": SERVED}
     assert (await found("Answer plainly", reader(**drowned), [KNOWN])).hints != ()
@@ -238,7 +238,7 @@ async def test_other_requests_are_asked_with_the_turns_own_hint_and_each_known_o
     others = elsewhere(engine)
     guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8), others)
     told = [PlacedHint(0, KNOWN, KNOWN), PlacedHint(0, IDLE, IDLE)]
-    found = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
+    found, _ = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
     assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"]
     assert others.asked == [(PLAIN, [KNOWN, IDLE])]
     others.contradictions.note(IDLE, [True] * 9, left_out=9)  # the base model cannot follow it
@@ -252,21 +252,21 @@ async def test_what_a_hint_has_no_effect_beside_is_not_read_with_it_on_other_req
     others = elsewhere(engine)
     guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8), others)
     told = [PlacedHint(0, KNOWN, KNOWN), PlacedHint(0, IDLE, IDLE)]
-    found = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
+    found, gave_way = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
     assert others.asked == [(PLAIN, [IDLE])]
-    assert await guide.gave_way(the_turn(), prompt_of(()), told, found) == told[:1]
+    assert found.hints and gave_way == told[:1]
 
 
 async def test_no_hint_gives_way_to_one_that_has_an_effect_beside_it() -> None:
     told = [PlacedHint(0, KNOWN, KNOWN)]
     engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6), known_plain=(7, 5, 6))
     guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8))
-    found = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
-    assert found.hints and list(await guide.gave_way(the_turn(), prompt_of(()), told, found)) == []
+    found, gave_way = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
+    assert found.hints and list(gave_way) == []
     unfollowed = reader(bare=SERVED, plain=(5, 6))
     guide = replace(guide, engine=unfollowed)
-    found = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
-    assert found.hints and list(await guide.gave_way(the_turn(), prompt_of(()), told, found)) == []
+    found, gave_way = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAIN))
+    assert found.hints and list(gave_way) == []
 
 
 @pytest.mark.parametrize(("contrary", "is_taught"), [(1, True), (2, False)])
@@ -277,7 +277,7 @@ async def test_what_the_base_model_cannot_follow_without_losing_content_is_not_t
     others = elsewhere(engine)
     others.contradictions.note(PLAIN, [True] * contrary + [False] * (9 - contrary), left_out=contrary)
     guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8), others)
-    found = await guide.demonstrated(the_turn(), prompt_of(()), [], assembling(PLAIN))
+    found, _ = await guide.demonstrated(the_turn(), prompt_of(()), [], assembling(PLAIN))
     assert bool(found.hints) is bool(found.shown) is is_taught
 
 
@@ -296,7 +296,7 @@ async def test_a_correction_of_what_was_sampled_behind_hints_is_measured_without
     async def assembled(heeded: Sequence[PlacedHint]) -> Sample:
         return replace(await assembling(PLAIN)(heeded), is_taught=True)
 
-    found = await guide.demonstrated(turn, prompt_of(()), turn.carried, assembled)
+    found, _ = await guide.demonstrated(turn, prompt_of(()), turn.carried, assembled)
     assert [hint.text for hint in found.hints] == [f"{KNOWN} {PLAIN}"] and found.is_taught
     assert [one.tokens for one in found.shown] == [(7, 5, 6)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 from carry_doubles import label_renderer
@@ -13,6 +13,7 @@ from reading_double import (
     KNOWN,
     SERVED,
     Elsewhere,
+    Reader,
     assembling,
     base_serves,
     elsewhere,
@@ -61,6 +62,19 @@ async def test_nor_are_those_of_which_one_concerns_too_few_requests() -> None:
     assert await enough.rivals(a_turn("t"), PLAIN, [OTHER]) == [OTHER]
 
 
+async def test_hints_of_which_too_little_was_known_are_compared_again() -> None:
+    asked_meanwhile = list(EARLIER[:1])
+    found = others(Base(), most=PAIRED)
+
+    async def earlier(turn: Turn) -> Sequence[Turn]:
+        return asked_meanwhile
+
+    found.requests.earlier = earlier
+    assert await found.rivals(a_turn("t"), PLAIN, [OTHER]) == []
+    asked_meanwhile += EARLIER[1:]
+    assert await found.rivals(a_turn("t"), PLAIN, [OTHER]) == [OTHER]
+
+
 @dataclass
 class Rivals(Elsewhere):
     """Finds `KNOWN` to be a rival of whatever it is asked for."""
@@ -72,24 +86,25 @@ class Rivals(Elsewhere):
         return [item for item in known if item.text == KNOWN]
 
 
-def with_rivals(base: Elsewhere) -> Rivals:
-    return Rivals(**{each.name: getattr(base, each.name) for each in fields(base) if each.init and each.name[0] != "_"})
+def with_rivals(engine: Reader) -> Rivals:
+    base = elsewhere(engine)
+    return Rivals(engine, base.renderer, base.stop_ids, base.settings, base.requests)
 
 
 async def test_a_rival_is_read_neither_with_the_corrected_request_nor_with_others_and_gives_way() -> None:
     told = [PlacedHint(0, KNOWN, KNOWN), PlacedHint(0, IDLE, IDLE)]
     engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6), known_plain=(7, 5, 6))  # the reply follows it
-    found = with_rivals(elsewhere(engine))
+    found = with_rivals(engine)
     guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8), found)
-    sample = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAINLY))
+    sample, gave_way = await guide.demonstrated(the_turn(), prompt_of(()), told, assembling(PLAINLY))
     assert [hint.text for hint in sample.hints] == [PLAINLY]
     assert found.asked == [(PLAINLY, [IDLE])]
-    assert list(await guide.gave_way(the_turn(), prompt_of(()), told, sample)) == told[:1]
+    assert gave_way == told[:1]
 
 
 async def test_what_would_mean_nothing_in_another_task_replaces_no_wish() -> None:
     engine = reader(bare=(7, 1, 1), known=SERVED, plain=(5, 6), known_plain=(7, 5, 6))
-    found = with_rivals(elsewhere(engine))
+    found = with_rivals(engine)
     guide = Demonstrator(engine, base_serves, label_renderer(), (2,), TeachSettings(probe_tokens=8), found)
 
     async def assembled(beside: Sequence[PlacedHint]) -> Sample:

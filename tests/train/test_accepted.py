@@ -18,8 +18,10 @@ from openclaw_rl.core.turn import Turn
 class Deaf(Following):
     """A teacher that heeds no hint."""
 
-    async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[object], assembled: object) -> Sample:
-        return replace(await assembled(()), hints=())  # type: ignore[operator]
+    async def demonstrated(
+        self, turn: Turn, bare: Prompt, known: Sequence[object], assembled: object
+    ) -> tuple[Sample, Sequence[object]]:
+        return replace(await assembled(()), hints=()), ()  # type: ignore[operator]
 
 
 @dataclass

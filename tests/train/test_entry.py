@@ -186,14 +186,16 @@ class Showing:
     has_room: bool = True
     asked: list[str] = field(default_factory=list)
 
-    async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+    async def demonstrated(
+        self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
+    ) -> tuple[Sample, Sequence[PlacedHint]]:
         if not self.has_room:
             raise BeyondContextError("too many tokens")
         self.asked.append(turn.id)
         sample = await assembled(known[:1])
         if not self.heeds:
-            return replace(sample, hints=())
-        return replace(sample, shown=SHOWN)
+            return replace(sample, hints=()), ()
+        return replace(sample, shown=SHOWN), ()
 
     async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         return await assembled(known)
@@ -306,10 +308,12 @@ class Hearing(Showing):
 
     told: list[Sequence[PlacedHint]] = field(default_factory=list)
 
-    async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+    async def demonstrated(
+        self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
+    ) -> tuple[Sample, Sequence[PlacedHint]]:
         self.told.append(known)
         assert bare.tokens == (1, 2, 3)
-        return replace(await assembled(()), shown=SHOWN[1:])
+        return replace(await assembled(()), shown=SHOWN[1:]), ()
 
 
 async def test_a_correction_of_what_was_said_behind_hints_is_told_by_what_it_does_not_contradict(

@@ -35,11 +35,13 @@ class Slow(Following):
     asked: list[str] = field(default_factory=list)
     seen: list[TeachStatus] = field(default_factory=list)
 
-    async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+    async def demonstrated(
+        self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
+    ) -> tuple[Sample, Sequence[PlacedHint]]:
         self.asked.append(turn.id)
         self.seen.append(self.flow.teach.status)
         self.flow.now_s += self.takes_s
-        return replace(await assembled(()), hints=(HintPrompt("h", (1, 2, 9)),), shown=SHOWN)
+        return replace(await assembled(()), hints=(HintPrompt("h", (1, 2, 9)),), shown=SHOWN), ()
 
 
 async def _slow(flow: Flow, takes_s: float) -> Slow:

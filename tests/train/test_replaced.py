@@ -16,8 +16,9 @@ from openclaw_rl.core.prompt import Prompt
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.teach.demonstrate import Assembled
 from openclaw_rl.teach.in_use import UNWANTED
-from openclaw_rl.teach.misheard import LIVED_WITH
+from openclaw_rl.teach.replaced import LIVED_WITH, ReplacedHints
 
 LEARNED = PolicyVersion("shared", 1)
 
@@ -26,10 +27,10 @@ LEARNED = PolicyVersion("shared", 1)
 class Opposed(Following):
     """The base model, for which no hint has an effect beside the user's known ones."""
 
-    async def gave_way(
-        self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], sample: Sample
-    ) -> Sequence[PlacedHint]:
-        return known
+    async def demonstrated(
+        self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
+    ) -> tuple[Sample, Sequence[PlacedHint]]:
+        return await assembled(()), known
 
 
 @pytest.fixture
@@ -37,7 +38,8 @@ async def talk(tmp_path: Path) -> AsyncIterator[Talk]:
     async with talking(tmp_path) as found:
         misheard = found.flow.teach.teacher.misheard
         assert misheard is not None
-        found.flow.asks(base=Opposed(()), hints=misheard.hints)
+        replaced = ReplacedHints(found.flow.store, misheard, misheard.hints)
+        found.flow.asks(base=Opposed(()), hints=misheard.hints, replaced=replaced)
         found.publishing.said = "before they accepted"
         yield found
 
@@ -130,6 +132,28 @@ async def test_the_same_words_are_not_heard_as_that_hint_again(talk: Talk, says:
     await objected(talk, "second")
     await objected(talk, "third", hint=LONG, says=says)
     assert await talk.flow.state("third") is (State.READY if is_heard else DropReason.MISHEARD)
+    assert (await kept(talk, LONG))[0] is is_heard  # else it is not in prompts, although it was asked for once more
+
+
+async def test_what_is_heard_so_before_the_newest_wish_is_looked_at_does_not_replace_it(talk: Talk) -> None:
+    """All three corrections are judged before the first of them is learned from."""
+    for name, hint in (("first", LONG), ("second", SHORT), ("third", LONG)):
+        await talk.replied(name, BASE)
+        await talk.judged(hint, name=name)
+    while await talk.flow.teach.once():
+        pass
+    states = [await talk.flow.state(name) for name in ("first", "second", "third")]
+    assert states == [DropReason.MISHEARD, State.READY, DropReason.MISHEARD]
+
+
+async def test_a_hint_that_is_heard_of_other_words_after_the_newest_wish_is_the_newest_wish(talk: Talk) -> None:
+    for name, hint, says in (("first", LONG, WORDS), ("second", SHORT, "Short!"), ("third", LONG, "In detail!")):
+        await talk.replied(name, BASE, says)
+        await talk.judged(hint, name=name)
+    while await talk.flow.teach.once():
+        pass
+    states = [await talk.flow.state(name) for name in ("first", "second", "third")]
+    assert states == [DropReason.MISHEARD, DropReason.MISHEARD, State.READY]
 
 
 async def test_a_user_who_was_content_meanwhile_is_heard_again(talk: Talk) -> None:
@@ -145,8 +169,8 @@ async def test_a_user_who_was_content_meanwhile_is_heard_again(talk: Talk) -> No
 async def test_after_a_restart_only_what_is_in_the_store_is_known(talk: Talk) -> None:
     await served(talk)
     await objected(talk, "second")
-    assert talk.flow.teach.teacher.misheard is not None
-    talk.flow.teach.teacher.misheard.let_go()
+    assert talk.flow.teach.teacher.replaced is not None
+    talk.flow.teach.teacher.replaced.let_go()
     assert await kept(talk, LONG) == (False, UNWANTED)
     await objected(talk, "third", hint=LONG)
     assert await talk.flow.state("third") is State.READY

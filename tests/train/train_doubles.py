@@ -121,17 +121,14 @@ class Following:
 
     rehearses: tuple[str, ...]
 
-    async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
-        return await assembled(known)
+    async def demonstrated(
+        self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
+    ) -> tuple[Sample, Sequence[PlacedHint]]:
+        return await assembled(known), ()
 
     async def rehearsed(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
         hints = (HintPrompt(" ".join(self.rehearses), (1, 2, 9)),) if self.rehearses else ()
         return replace(await assembled(()), hints=hints, rehearses=self.rehearses)
-
-    async def gave_way(
-        self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], sample: Sample
-    ) -> Sequence[PlacedHint]:
-        return ()
 
     async def speaks_against(self, turn: Turn, rehearsal: Sample, hint: str) -> bool | None:
         return None if hint == "?" else hint.startswith("Not")

@@ -27,6 +27,7 @@ from openclaw_rl.teach.other_requests import OtherRequests
 from openclaw_rl.teach.outcomes import OutcomeStage
 from openclaw_rl.teach.probes import Prober
 from openclaw_rl.teach.redone import Hindsight
+from openclaw_rl.teach.replaced import ReplacedHints
 from openclaw_rl.teach.rules import LearningRules, Teacher
 from openclaw_rl.teach.stage import TeachStage
 from openclaw_rl.trainers.settings import TeacherKind
@@ -54,13 +55,14 @@ def teach_stage_of(
 ) -> TeachStage:
     """The teaching stage; the base model is asked if it is the teacher that the method distils."""
     method, prober = config.trainer.method, bridge.prober
-    base = hindsight = misheard = None
+    base = hindsight = misheard = replaced = None
     if config.teach.demonstrations and method.teacher is TeacherKind.BASE and method.moves_to_target:
         others = _other_replies(bridge, renderer)
         base = Demonstrator(prober.engine, prober.current, renderer, prober.stop_ids, config.teach, others)
         hindsight = Hindsight(prober.engine, renderer)
         misheard = MisheardHints(bridge.store, prober.engine, renderer, bridge.hints, publishing, followup_hint)
-    teacher = Teacher(prober, base, hindsight, misheard, bridge.hints)
+        replaced = ReplacedHints(bridge.store, misheard, bridge.hints)
+    teacher = Teacher(prober, base, hindsight, misheard, replaced, bridge.hints)
     return TeachStage(bridge.store, renderer, config.teach, rules, teacher, publishing)
 
 

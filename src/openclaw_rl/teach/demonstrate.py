@@ -69,8 +69,12 @@ class Demonstrator:
         """The hints that often change the content of replies: the hint, replies that contradict, replies checked."""
         return () if self.others is None else tuple(self.others.contradictions.costly())
 
-    async def demonstrated(self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled) -> Sample:
+    async def demonstrated(
+        self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], assembled: Assembled
+    ) -> tuple[Sample, Sequence[PlacedHint]]:
         """A corrected turn's sample: the one hint of the turn that has the most effect, with its demonstrations.
+
+        And the known hints that gave way to it, which are read neither with it nor with its demonstrations.
 
         `assembled` makes the sample, given the hints that the teacher reads in addition to the turn's own. These are
         the `known` hints that go together with the turn's own (else the newest wish counts) and that the reply follows:
@@ -92,9 +96,10 @@ class Demonstrator:
         earlier learning would be lost.
         """
         if turn.prompt.images:  # a trainer reads only ids
-            return await assembled(known)
+            return await assembled(known), ()
         if turn.completion.forced:  # the base model would reply without the grammar, in another form than requested
-            return await assembled(known)
+            return await assembled(known), ()
+        before_it = known
         try:
             own = [hint.text for hint in (await assembled(())).hints]
             known = await self._without_rivals(turn, own, known)
@@ -110,38 +115,24 @@ class Demonstrator:
                     alone = _lasting(await assembled(()), turn)
                     found = await self._moving(turn, bare, alone, sum(turn.completion.logp))
                     known = [hint for hint in known if hint not in followed]
-            return replace(sample, hints=()) if found is None else await self._elsewhere(turn, known, found.sample)
+            if found is None:
+                return replace(sample, hints=()), ()
+            sample = await self._elsewhere(turn, known, found.sample)
+            return sample, [item for item in before_it if item not in known] if sample.hints else ()
         except BeyondContextError:
             raise
         except EngineError:
-            return await assembled(known)
-
-    async def gave_way(
-        self, turn: Turn, bare: Prompt, known: Sequence[PlacedHint], sample: Sample
-    ) -> Sequence[PlacedHint]:
-        """The known hints that the hint of a correction replaces: its rivals, and those that its `sample` leaves out.
-
-        The latter are those that the corrected reply follows, if the hint was not read beside them. None if the engine
-        is unavailable.
-        """
-        if not known or not sample.hints:
-            return ()
-        told = sample.hints[0].text
-        try:
-            left = await self._without_rivals(turn, [_own_words(told, known)], known)
-            is_beside = not left or any(item.text in told for item in left)
-            followed = [] if is_beside else await self._followed(turn, bare, left, turn.completion.tokens)
-        except EngineError:
-            return ()
-        return [item for item in known if item not in left or item in followed]
+            return await assembled(known), ()
 
     async def _without_rivals(
         self, turn: Turn, hints: Sequence[str], known: Sequence[PlacedHint]
     ) -> Sequence[PlacedHint]:
         """The known hints that go together with each of these hints that would mean the same in another task."""
+        if self.others is None:
+            return known
         asked = " ".join(item.text for item in turn.messages)
-        for hint in hints if self.others is not None else ():
-            if known and self.others is not None and is_general(hint, asked):
+        for hint in hints:
+            if known and is_general(hint, asked):
                 rivals = await self.others.rivals(turn, hint, known)
                 known = [item for item in known if item not in rivals]
         return known
@@ -152,6 +143,7 @@ class Demonstrator:
         As given if the hint would not mean the same in another task, and if the engine is unavailable.
         """
         try:
+            known = await self._without_rivals(turn, [hint.text for hint in sample.hints], known)
             return await self._elsewhere(turn, known, sample)
         except EngineError:
             return sample
@@ -172,7 +164,6 @@ class Demonstrator:
         own = _own_words(hint.text, known)
         if self.others is None or not is_general(own, " ".join(item.text for item in turn.messages)):
             return sample
-        known = await self._without_rivals(turn, [own], known)
         hint_prompt, shown, near = hint, sample.shown, NearReplies((), sample.shown)
         confuses = self.others.contradictions.confuses
         beside = [item for item in known if item.text != own and not confuses(item.text)]

@@ -83,21 +83,23 @@ class OtherReplies:
         """The known hints that the base model does not follow together with this one: it replaces them.
 
         Of at most `PAIRED` requests that both concern, at most `RIVAL_SHARE` have a likeliest reply, in either order of
-        the two, that shows both. None is a rival of what so few as less than `LEAST_PAIRED` requests are concerned by.
+        the two, that shows both. None is where both concern fewer than `LEAST_PAIRED`; these are tried again next time.
         Raises EngineError.
         """
         new = [item for item in known if (item.text, hint) not in self._pairs]
         requests = [Request(turn.messages), *(await self.requests.openings(turn, with_shipped=False))[0]] if new else []
-        for item in new:
-            self._pairs[item.text, hint] = await self._are_rivals(turn, requests, (item.text, hint))
-        found = [item for item in known if self._pairs[item.text, hint]]
+        for item in new if len(requests) >= LEAST_PAIRED else ():
+            found = await self._are_rivals(turn, requests, (item.text, hint))
+            if found is not None:
+                self._pairs[item.text, hint] = found
+        rivals = [item for item in known if self._pairs.get((item.text, hint))]
         while len(self._pairs) > PAIRS_HELD:
             self._pairs.popitem(last=False)
-        return found
+        return rivals
 
-    async def _are_rivals(self, turn: Turn, requests: Sequence[Request], pair: tuple[str, str]) -> bool:
+    async def _are_rivals(self, turn: Turn, requests: Sequence[Request], pair: tuple[str, str]) -> bool | None:
         tried = together = 0
-        for request in requests if len(requests) >= LEAST_PAIRED else ():
+        for request in requests:
             if tried == PAIRED or together > RIVAL_SHARE * PAIRED:
                 break
             bare = await self.prompt(turn, request.messages)
@@ -108,7 +110,9 @@ class OtherReplies:
                     together += await self._go_together(asked, pair)
             except BeyondContextError:
                 continue
-        return tried >= LEAST_PAIRED and together <= RIVAL_SHARE * tried
+        if together > RIVAL_SHARE * PAIRED:
+            return False
+        return together <= RIVAL_SHARE * tried if tried >= LEAST_PAIRED else None
 
     async def _go_together(self, asked: AskedRequest, pair: tuple[str, str]) -> bool:
         """Whether the likeliest reply to a request with both hints, in one of their orders, shows both."""

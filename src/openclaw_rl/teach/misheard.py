@@ -6,9 +6,6 @@ Compared with the answer to the corrected request it is much likelier in the con
 with the hint, too. If it is not, the user's own words are the better hint: with them in the hint's place the accepted
 reply is about as likely as in the conversation. So they are where the hint explains two replies much less well,
 whether it was misheard or merely badly put. Measured in docs/decisions/0049-what-was-accepted.md.
-
-A hint was not meant, either, if its user asks for what does not go together with it before they accepted any reply that
-may follow it: docs/decisions/0065-the-newest-wish-counts.md.
 """
 
 from __future__ import annotations
@@ -28,6 +25,7 @@ from openclaw_rl.core.next_state import NextState
 from openclaw_rl.core.protocols import Engine, Renderer, TakesBack
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
+from openclaw_rl.core.verdict import Verdict
 from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import EngineError
 from openclaw_rl.store.db import Store
@@ -35,7 +33,7 @@ from openclaw_rl.store.rows import JudgedTurn, TurnRow
 from openclaw_rl.teach.asking import reading, reply_logp
 from openclaw_rl.teach.assemble import bare_prompt
 from openclaw_rl.teach.demonstrate import FOLLOWED_NATS, Demonstrator
-from openclaw_rl.teach.in_use import MISHEARD, OUTDONE, UNWANTED, HintsInUse
+from openclaw_rl.teach.in_use import MISHEARD, OUTDONE, HintsInUse
 from openclaw_rl.wording.likeness import is_general
 from openclaw_rl.wording.quotes import quoted
 from openclaw_rl.wording.words import plain
@@ -46,19 +44,20 @@ ANSWERS = 0.2  # share of tokens in common with the corrected reply, at least: e
 OUTDONE_SHARE = 0.6  # of what the user's own words explain of an accepted reply: a hint that explains less is outdone
 CORRECTED_MOST = 8  # corrections of one request that are examined
 HELD = 10_000  # turns that are remembered
-LATEST = 64  # a user's latest turns, among which those are looked for that a hint came from
-LIVED_WITH = 8  # replies of a version that learned a hint: a user who read so many did not mind it
 
 
 @dataclass(frozen=True, slots=True)
-class _Undoing:
+class Undoing:
     """How a correction is undone: what is said of its user where a version is taken back, None if its version stays.
 
     Versions that learned `against`, too, are taken back with it.
     """
 
-    why: str | None = "accepted a reply that shows that the hint was misheard"
+    why: str | None
     against: tuple[str, ...] = ()
+
+
+ACCEPTED, STAYS = Undoing("accepted a reply that shows that the hint was misheard"), Undoing(None)
 
 
 @dataclass(slots=True)
@@ -90,8 +89,7 @@ class MisheardHints:
     _misheard: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # hints, by corrected turn
     _outdone: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # with those that were misheard
     _doubted: OrderedDict[tuple[str, str], str] = field(default_factory=OrderedDict)  # accepted turns, by user and hint
-    _undoing: dict[str, _Undoing] = field(default_factory=dict)  # by turn: samples to drop, or versions to take back
-    _unwanted: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # hints and words, by user
+    _undoing: dict[str, Undoing] = field(default_factory=dict)  # by turn: samples to drop, or versions to take back
 
     def let_go(self) -> None:
         """Removes what is remembered of turns, as after a restart."""
@@ -101,7 +99,6 @@ class MisheardHints:
         self._outdone.clear()
         self._doubted.clear()
         self._undoing.clear()
-        self._unwanted.clear()
 
     async def sifted(self, rows: Sequence[JudgedTurn]) -> tuple[list[JudgedTurn], dict[str, DropReason]]:
         """The turns without hints known to be misheard, and those of them that have no other hints, to be dropped.
@@ -121,22 +118,16 @@ class MisheardHints:
             if row.turn.id not in self._examined and is_accepted(row) and not await self._is_examined(row.turn)
         }
         rows = [row for row in rows if row.turn.id not in left_out]
-        await self._go_on_undoing()
-        for row in rows:
-            if row.verdict.score is not None and row.verdict.score > 0:
-                self._unwanted.pop(row.turn.user, None)
-        heard = [await self._heard(row) for row in rows]
+        await self.go_on_undoing()
+        heard = [self._heard(row) for row in rows]
         pairs = zip(rows, heard, strict=True)
         dropped = {
             row.turn.id: DropReason.MISHEARD for row, left in pairs if row.verdict.hints and not left.verdict.hints
         }
         return heard, dropped
 
-    async def _heard(self, row: JudgedTurn) -> JudgedTurn:
+    def _heard(self, row: JudgedTurn) -> JudgedTurn:
         wrong = self._misheard.get(row.turn.id, frozenset())
-        if row.verdict.hints and (unwanted := self._unwanted.get(row.turn.user)):
-            held = await self.store.row(row.turn.id)
-            wrong |= {hint.text for hint in row.verdict.hints if held and _heard_so(hint.text, held) in unwanted}
         left = tuple(hint for hint in row.verdict.hints if hint.text not in wrong)
         return replace(row, verdict=replace(row.verdict, hints=left)) if wrong else row
 
@@ -185,33 +176,9 @@ class MisheardHints:
                 log.info("outdone turn=%s: its user's own words explain more of what was accepted", row.turn.id)
                 if self.hints is not None:
                     await self.hints.misheard(row.turn, sorted(less), why=OUTDONE)
-                if not await self._is_undone(row.turn.id, _Undoing(None)):
-                    self._undoing.setdefault(row.turn.id, _Undoing(None))
+                if not await self._is_undone(row.turn.id, STAYS):
+                    self._undoing.setdefault(row.turn.id, STAYS)
         return sample
-
-    async def replaced(self, turn: Turn, gave_way: Sequence[PlacedHint], hints: Sequence[str]) -> None:
-        """Undoes what was learned from hints that the `hints` of a correction replace, unless the user meant them.
-
-        They did not if they have not lived with them (`is_lived_with`): they were misheard, or changed their mind at
-        the first look. Until this user accepts a reply, the same words are not heard as such a hint again.
-        """
-        kept = {item.id: item for item in await self.store.hints.of_user(turn.user)}
-        latest = await self.store.hints.latest_rows(turn.user, limit=LATEST)
-        for known in [kept[item.id] for item in gave_way if item.id in kept]:
-            heard = [row for row in latest if _is_heard_as(row, known.text)]
-            if known.source is not HintSource.JUDGE or not heard or is_lived_with(known.text, latest, heard[-1].turn):
-                continue
-            undoing = _Undoing("asked for something else before they accepted what it had learned", tuple(hints))
-            words = frozenset(_heard_so(known.text, row) for row in heard)
-            _remember(self._unwanted, turn.user, self._unwanted.get(turn.user, frozenset()) | words)
-            for row in reversed(heard):
-                await self._undo(row, [known.text], undoing, why=UNWANTED)
-        await self._go_on_undoing()
-
-    async def _go_on_undoing(self) -> None:
-        for name, undoing in tuple(self._undoing.items()):
-            if await self._is_undone(name, undoing):
-                del self._undoing[name]
 
     async def _is_examined(self, accepted: Turn) -> bool:
         """Compares an accepted reply with the corrections before it; False if one of them has no verdict yet."""
@@ -234,7 +201,7 @@ class MisheardHints:
             own = [hint.text for hint in self.meant(row)]
             nats = await explained(self.engine, self.renderer, accepted, row.turn, hints, own=own)
             if wrong := [hint for hint in hints if is_misheard(nats, hint)]:
-                await self._undo(row, wrong)
+                await self.undo(row, wrong)
             doubted = [hint for hint in hints if not are_quotes_in(hint, accepted.reply.text)]
             less = [hint for hint in doubted if any(is_outdone(nats, hint, said) for said in own)]
             if less := [*wrong, *(hint for hint in less if self._is_doubted_again(accepted, hint))]:
@@ -249,9 +216,13 @@ class MisheardHints:
             self._doubted.popitem(last=False)
         return first != accepted.id
 
-    async def _undo(
-        self, row: TurnRow, wrong: Sequence[str], undoing: _Undoing = _Undoing(), *, why: str = MISHEARD
+    async def undo(
+        self, row: TurnRow, wrong: Sequence[str], *, why: str = MISHEARD, undoing: Undoing = ACCEPTED
     ) -> None:
+        """Undoes what is learned from hints of a correction that its user did not mean; `why` is kept with the hint.
+
+        A version that cannot be taken back now is as soon as it can be.
+        """
         turn = row.turn
         _remember(self._misheard, turn.id, frozenset(wrong))
         log.warning("misheard turn=%s: %s was not meant, since %s", turn.id, many(len(wrong), "hint"), why)
@@ -260,7 +231,13 @@ class MisheardHints:
         if self.is_misheard(row):
             self._undoing[turn.id] = undoing
 
-    async def _is_undone(self, name: str, undoing: _Undoing) -> bool:
+    async def go_on_undoing(self) -> None:
+        """Tries again to undo what could not be undone yet."""
+        for name, undoing in tuple(self._undoing.items()):
+            if await self._is_undone(name, undoing):
+                del self._undoing[name]
+
+    async def _is_undone(self, name: str, undoing: Undoing) -> bool:
         """Drops a sample that waits for a step, or serves the version before the one that learned from it.
 
         False while the gate has yet to decide on that version: if it refuses it, the sample waits again. False also
@@ -340,34 +317,13 @@ def are_quotes_in(hint: str, reply: str) -> bool:
 
 def is_accepted(row: JudgedTurn) -> bool:
     """Whether a reply continues a conversation, and its user was content with it."""
-    verdict = row.verdict
-    is_good = verdict.score is not None and verdict.score > 0 and not verdict.hints
+    is_good = is_content(row.verdict) and not row.verdict.hints
     return is_good and row.turn.group is None and row.turn.parent is not None
 
 
-def is_lived_with(hint: str, latest: Sequence[TurnRow], corrected: Turn) -> bool:
-    """Whether a user, given by their latest turns, does not mind a hint that came from a corrected turn.
-
-    They accepted a reply of a later version, or with the hint in its prompt, or had more than `LIVED_WITH` of these.
-    """
-    before = corrected.completion.version
-    versions = [row.turn.completion.version for row in latest]
-    since = [
-        row
-        for row, version in zip(latest, versions, strict=True)
-        if (version.scope == before.scope and version > before) or hint in {item.text for item in row.turn.carried}
-    ]
-    scores = [row.verdict.score for row in since if row.verdict is not None]
-    return len(since) > LIVED_WITH or any(score is not None and score > 0 for score in scores)
-
-
-def _is_heard_as(row: TurnRow, hint: str) -> bool:
-    return row.verdict is not None and any(heard.text == hint for heard in row.verdict.hints)
-
-
-def _heard_so(hint: str, row: TurnRow) -> str:
-    """A hint, and the words in which its user said it."""
-    return f"{hint}\n{'' if row.next_state is None else plain(row.next_state.text)}"
+def is_content(verdict: Verdict | None) -> bool:
+    """Whether a user was content with a reply."""
+    return verdict is not None and verdict.score is not None and verdict.score > 0
 
 
 def in_common(one: Sequence[int], other: Sequence[int]) -> float:

@@ -13,6 +13,7 @@ from openclaw_rl.teach.in_use import HintsInUse
 from openclaw_rl.teach.misheard import MisheardHints
 from openclaw_rl.teach.probes import Prober
 from openclaw_rl.teach.redone import Hindsight
+from openclaw_rl.teach.replaced import ReplacedHints
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class Teacher:
 
     `served` asks the served weights for replies to the prompt without hints. `base` asks the base model for replies
     given the hint of a correction. `hindsight` asks the base model about a reply that was accepted after a correction.
-    `misheard` compares it with the hints of that correction. `hints` are the user's kept hints, which a teacher reads
+    `misheard` compares it with the hints of that correction. `replaced` undoes hints that gave way to newer ones before
+    they were accepted. `hints` are the user's kept hints, which a teacher reads
     in addition to the turn's own.
     """
 
@@ -44,4 +46,5 @@ class Teacher:
     base: Demonstrator | None = None
     hindsight: Hindsight | None = None
     misheard: MisheardHints | None = None
+    replaced: ReplacedHints | None = None
     hints: HintsInUse | None = None

@@ -41,6 +41,8 @@ class SampleMaker:
     async def admit(self, row: JudgedTurn, reward: float | None) -> None:
         """Makes a sample of a turn, or drops it. A `reward` is given where a turn is promoted."""
         turn = row.turn
+        if self.teacher.replaced is not None and await self.teacher.replaced.is_heard_again(row):
+            return await self.drop(turn.id, DropReason.MISHEARD)
         if await self._is_for_prompts(row):
             return await self.drop(turn.id, DropReason.MEMORY_ONLY)
         served = self.teacher.served if turn.carried else None
@@ -172,10 +174,9 @@ class SampleMaker:
         in_prompt = not_about(await self._learnable(turn), [hint.text for hint in row.verdict.hints])
         known = [*in_prompt, *others(turn, row.verdict, await self._known(turn))]
         if self.teacher.base is not None and self._is_demonstrated(row) and reward is None:
-            sample = await self.teacher.base.demonstrated(turn, bare, known, assembled)
-            if self.teacher.misheard is not None and sample.hints:
-                gave_way = await self.teacher.base.gave_way(turn, bare, known, sample)
-                await self.teacher.misheard.replaced(turn, gave_way, [hint.text for hint in row.verdict.hints])
+            sample, gave_way = await self.teacher.base.demonstrated(turn, bare, known, assembled)
+            if self.teacher.replaced is not None and gave_way:
+                await self.teacher.replaced.undo(turn, gave_way, [hint.text for hint in row.verdict.hints])
             return sample
         if self.teacher.base is not None and (reward is not None or turn.carried):
             return await self.teacher.base.rehearsed(turn, bare, known, assembled)
