@@ -7,7 +7,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export PYTHONUNBUFFERED = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 
-FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-many-wishes bench-first-steps bench-contradictions bench-misheard bench-rivals bench-changed-wishes bench-later-kinds bench-said-again bench-bad-users bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-agent-start bench-page eval-agents bench-plan bench-lowbits bench-ranks bench-vllm bench-cluster
+FIGURES := house bench-forget bench-gate bench-damage bench-learning bench-transfer bench-many-wishes bench-first-steps bench-contradictions bench-misheard bench-rivals bench-families bench-changed-wishes bench-later-kinds bench-said-again bench-bad-users bench-tokens bench-swap bench-serve bench-structured bench-gpu bench-train bench-long bench-share bench-captures bench-drift bench-capture-cost fuzz-api bench-kills bench-owner bench-updates bench-large bench-soak fuzz-store eval-separate eval-joint eval-ablations eval-wishes bench-box bench-tasks bench-feedback bench-steadiness bench-attacks eval-judge eval-wordings bench-screens bench-pool bench-agent-run bench-agent-start bench-page eval-agents bench-plan bench-lowbits bench-ranks bench-vllm bench-cluster
 .PHONY: docs test-wheel test-metrics test-kernels test-vllm test-mini-swe test-boxes test-oracle test-peers help install demo serve test test-node test-openclaw test-clients check format tiny clean test-bridges test-screens test-pool test-agents test-page demo-agent test-external test-notebooks test-cluster test-image $(FIGURES)
 
 help:  ## what can be made
@@ -207,9 +207,9 @@ bench-learning: .venv/installed  ## sessions until the wish holds, accuracy kept
 eval-agents: .venv/installed  ## what reinforcement teaches the small agent model on unseen tasks of four settings (goes on where it was stopped)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.agents $(if $(SETTINGS),--settings $(SETTINGS)) $(if $(WAYS),--ways $(WAYS)) $(if $(SEEDS),--seeds $(SEEDS))
 
-# JUDGE=scripted: a judge that is told what each user meant. The models that are missing are made first, minutes each.
+# JUDGE=scripted: a judge that is told what each user meant. PEOPLE=late: the words of a further author. The models that are missing are made first, minutes each.
 bench-transfer: .venv/installed  ## does learning hold on made models, with words no judge was taught (goes on where it was stopped)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.transfer $(if $(MODELS),--models $(MODELS)) $(if $(USERS),--users $(USERS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JUDGE),--judge $(JUDGE))
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.transfer $(if $(MODELS),--models $(MODELS)) $(if $(USERS),--users $(USERS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JUDGE),--judge $(JUDGE)) $(if $(PEOPLE),--people $(PEOPLE))
 
 # SEEDS="0 1": only some of the runs. USERS="hours-first hours-body": only these wishes, in this order.
 # SET="teach.checks=0": settings in place of the shipped ones.
@@ -230,6 +230,9 @@ bench-said-again: .venv/installed  ## people whose words the bundled judge is no
 
 bench-contradictions: .venv/installed  ## does teaching find the replies that a hint made wrong, and what is said in their place
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.contradictions
+
+bench-families: .venv/installed  ## which families of models can be served and trained (FAMILIES="phi3 gemma4": only these)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.families $(if $(FAMILIES),--families $(FAMILIES))
 
 bench-rivals: .venv/installed  ## which hints are found to be rivals, that the base model hardly ever follows together (MODELS, SEEDS)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.rivals $(if $(MODELS),--models $(MODELS)) $(if $(SEEDS),--seeds $(SEEDS))

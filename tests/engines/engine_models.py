@@ -39,12 +39,15 @@ def make_model(family: str, folder: Path) -> None:
     torch.manual_seed(7)
     moe = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "decoder_sparse_step": 1}
     sliding = {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}
+    linear = {"num_experts": 4, "layer_types": ["linear_attention", "full_attention"]}
     makers = {
         "qwen3": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(**COMMON, tie_word_embeddings=True, eos_token_id=3)),
         "qwen2": lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(**COMMON)),
         "llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**COMMON)),
         "gemma": lambda: hf.GemmaForCausalLM(hf.GemmaConfig(**COMMON)),
-        "gemma2": lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(**COMMON)),
+        "gemma2": lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(**COMMON, **sliding, attn_logit_softcapping=0.5)),
+        "gptoss": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(**COMMON, **sliding, num_local_experts=4)),
+        "qwen3next": lambda: hf.Qwen3NextForCausalLM(hf.Qwen3NextConfig(**COMMON, **linear)),
         "gemma3": lambda: hf.Gemma3ForCausalLM(hf.Gemma3TextConfig(**COMMON, **sliding)),
         "qwen3moe": lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(**COMMON, **moe)),
         "mistral": lambda: hf.MistralForCausalLM(hf.MistralConfig(**COMMON, sliding_window=16)),
@@ -52,7 +55,7 @@ def make_model(family: str, folder: Path) -> None:
     model = makers[family]()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith("bias"):
+            if name.endswith(("bias", "sinks")):
                 nn.init.normal_(parameter)  # transformers starts them at zero, which would hide their loss
     model.save_pretrained(folder)
 
@@ -95,7 +98,7 @@ def write_adapter(model: Path, folder: Path, version: PolicyVersion, *, rank: in
 
 
 def _targets(model: Path) -> str | list[str]:
-    return ["q_proj", "k_proj", "v_proj", "o_proj"] if model.name == "qwen3moe" else "all-linear"
+    return ["q_proj", "k_proj", "v_proj", "o_proj"] if model.name in ("qwen3moe", "gptoss") else "all-linear"
 
 
 def install(core: Core, adapter: Adapter) -> None:

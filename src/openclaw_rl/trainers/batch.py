@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import Cache
 
 from openclaw_rl.trainers.forest import Bank, Ids, SequenceTail, common, packed, planted
 from openclaw_rl.trainers.model import Speaker
+from openclaw_rl.trainers.prompt_caches import PromptCaches
 from openclaw_rl.trainers.ranks import in_step
 from openclaw_rl.trainers.trees import Trees
 
@@ -68,8 +70,8 @@ class PassOutput:
 class ConstantPrompts:
     """Readings whose prompts are read once, with the weights as they are now, and constant from then on.
 
-    Each round of `passes` computes only the replies. Without a model that reads trees nothing is shared, and every
-    round reads everything.
+    Each round of `passes` computes only the replies. A model that cannot read trees keeps each prompt in a cache, and
+    if it cannot do that either, every round reads everything.
     """
 
     def __init__(
@@ -77,10 +79,13 @@ class ConstantPrompts:
     ) -> None:
         self._model, self._readings, self._max_tokens = model, readings, max_tokens
         self._banks: list[tuple[Bank, list[int]]] = []
-        if model.trees is None:
-            return
+        self._kept: list[Cache | None] = []
         # A prompt of one token has no ids before the predicting one: then its bank is empty.
         fronts = [one.tokens[: one.constant] for one in readings]
+        if model.trees is None:
+            if model.caches is not None:
+                self._kept = model.caches.kept(fronts, heard)
+            return
         for group in in_step(model, packed(fronts, WITHOUT_GRADIENT * max_tokens)):
             if group is None:
                 model.trees.bank(planted([NOTHING]))
@@ -91,7 +96,10 @@ class ConstantPrompts:
 
     def passes(self) -> Iterator[PassOutput]:
         """Every reading, a pass at a time; a pass keeps its graph if gradients are on."""
-        trees = self._model.trees
+        trees, caches = self._model.trees, self._model.caches
+        if trees is None and caches is not None:
+            yield from self._behind(caches)
+            return
         if trees is None:
             yield from read(self._model, self._readings, self._max_tokens)
             return
@@ -103,6 +111,13 @@ class ConstantPrompts:
                 runs.append((bank, group[first:last], twigs[first:last]))
         for run in in_step(self._model, runs):
             yield _empty_pass(self._model) if run is None else self._pass(trees, *run)
+
+    def _behind(self, caches: PromptCaches) -> Iterator[PassOutput]:
+        for index, (one, cache) in enumerate(zip(self._readings, self._kept, strict=True)):
+            tail = one.needed[one.constant :]
+            hidden = caches.behind(cache, tail)
+            rows = [position - 1 - one.constant for position in one.wanted]
+            yield PassOutput(hidden[rows], ((index, slice(0, len(rows))),), len(tail))
 
     def _twig(self, index: int, paths: Iterator[tuple[int, ...]]) -> SequenceTail:
         one = self._readings[index]
@@ -231,7 +246,11 @@ def read_once(
     """The hidden states of each reading, [n, H], without a graph. `heard` receives each pass's number of tokens."""
     found: dict[int, Tensor] = {}
     with torch.no_grad():
-        for one in read(model, readings, WITHOUT_GRADIENT * max_tokens):
+        if model.trees is None and model.caches is not None:  # a prompt of many replies is read once
+            found_passes = ConstantPrompts(model, readings, max_tokens, heard).passes()
+        else:
+            found_passes = read(model, readings, WITHOUT_GRADIENT * max_tokens)
+        for one in found_passes:
             heard(one.tokens)
             for index, rows in one.parts:
                 found[index] = one.hidden[rows]

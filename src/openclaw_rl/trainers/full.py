@@ -13,7 +13,9 @@ from transformers import PreTrainedModel
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import AdapterError
-from openclaw_rl.trainers.model import Speaker, device_of, head_of, load_frozen
+from openclaw_rl.trainers.head import check_same, head_of, longest_of, read_text
+from openclaw_rl.trainers.model import Speaker, device_of, load_frozen
+from openclaw_rl.trainers.prompt_caches import PromptCaches
 from openclaw_rl.trainers.ranks import ALONE, Ranks, divided, like, wants_shards
 from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
@@ -41,9 +43,10 @@ class FullModel:
     ) -> None:
         self.name = name
         self.vocabulary: int = model.config.get_text_config().vocab_size
-        self.longest: int = model.config.get_text_config().max_position_embeddings
+        self.longest: int = longest_of(model)
         self.parameters: int = model.num_parameters()
         self.device = device_of(settings)
+        text = read_text(model, name)
         self._body = model.requires_grad_(True)
         self.shared_by = (
             divided(model, ranks, self.device) if wants_shards(model, settings, ranks, self.device) else None
@@ -54,6 +57,8 @@ class FullModel:
         self._base_weights = dict(base.named_parameters())
         self._recompute = Recompute(model, always=settings.recompute_layers)
         self.trees = Trees.of(model, self._recompute)
+        self.caches: PromptCaches | None = None  # here prompts are never constant
+        check_same(self, text, name)
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The last layer's output. [B, T] ids, padded on the right, in; [B, T, H] out."""
@@ -147,6 +152,7 @@ class FixedModel:
         self._trunk: nn.Module = model.base_model
         self._head = head_of(model)
         self.trees = Trees.of(model)
+        self.caches = PromptCaches.of(model) if self.trees is None and self.shared_by is None else None
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The last layer's output: [B, T] ids in, [B, T, H] out."""

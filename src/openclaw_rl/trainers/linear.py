@@ -92,8 +92,7 @@ class Frozen(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in] to [..., out]."""
-        out: Tensor = _FrozenLinear.apply(x, self.product)  # type: ignore[no-untyped-call]
-        return out
+        return _frozen(x, self.product)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +123,9 @@ class Lora(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[..., in] to [..., out]."""
         if not self.is_on:
-            base: Tensor = _FrozenLinear.apply(x, self.product)  # type: ignore[no-untyped-call]
-            return base
-        out: Tensor = _LoraLinear.apply(x, self.a, self.b, self)  # type: ignore[no-untyped-call]
-        return out
+            return _frozen(x, self.product)
+        rows: Tensor = _LoraLinear.apply(_rows(x), self.a, self.b, self)  # type: ignore[no-untyped-call]
+        return rows.view(*x.shape[:-1], self.out_features)
 
 
 def product_of(linear: OneLinear) -> FrozenMatmul | LowBitsMatmul | PackedMatmul:
@@ -138,20 +136,29 @@ def product_of(linear: OneLinear) -> FrozenMatmul | LowBitsMatmul | PackedMatmul
     return LowBitsMatmul(linear.low, bias) if isinstance(linear, LowBitsLinear) else PackedMatmul(linear.packed, bias)
 
 
+def _rows(x: Tensor) -> Tensor:
+    return x.reshape(-1, x.shape[-1])
+
+
+def _frozen(x: Tensor, product: FrozenProduct) -> Tensor:
+    # reshaped out here: what autograd gets as a view from within a function, a model must not change in place
+    rows: Tensor = _FrozenLinear.apply(_rows(x), product)  # type: ignore[no-untyped-call]
+    return rows.view(*x.shape[:-1], product.shape[0])
+
+
 class _FrozenContext(FunctionCtx):
     product: FrozenProduct
 
 
 class _FrozenLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _FrozenContext, x: Tensor, product: FrozenProduct) -> Tensor:
+    def forward(ctx: _FrozenContext, rows: Tensor, product: FrozenProduct) -> Tensor:
         ctx.product = product
-        return product.forward(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], product.shape[0])
+        return product.forward(rows)
 
     @staticmethod
     def backward(ctx: _FrozenContext, grad: Tensor) -> tuple[Tensor, None]:
-        rows = grad.reshape(-1, grad.shape[-1])
-        return ctx.product.backward(rows).view(*grad.shape[:-1], ctx.product.shape[1]), None
+        return ctx.product.backward(grad), None
 
 
 class _LoraContext(FunctionCtx):
@@ -162,20 +169,18 @@ class _LoraContext(FunctionCtx):
 
 class _LoraLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: _LoraContext, x: Tensor, a: Tensor, b: Tensor, layer: Lora) -> Tensor:
-        rows = x.reshape(-1, x.shape[-1])
+    def forward(ctx: _LoraContext, rows: Tensor, a: Tensor, b: Tensor, layer: Lora) -> Tensor:
         low = rows @ a.to(rows.dtype).t()  # [n, rank]
         out = layer.product.forward(rows).addmm_(low, b.to(rows.dtype).t(), alpha=layer.scale)
         if layer.under is not None:
             out.addmm_(rows @ layer.under.a.t(), layer.under.b.t())
         ctx.layer = layer
         ctx.save_for_backward(rows, low, a, b)
-        return out.view(*x.shape[:-1], layer.out_features)
+        return out
 
     @staticmethod
-    def backward(ctx: _LoraContext, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:
+    def backward(ctx: _LoraContext, g: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:
         rows, low, a, b = ctx.saved_tensors
-        g = grad.reshape(-1, grad.shape[-1])
         g_low = (g @ b.to(g.dtype)).mul_(ctx.layer.scale)  # [n, rank]
         grad_a = (g_low.t() @ rows).to(a.dtype)
         grad_b = (g.t() @ low).mul_(ctx.layer.scale).to(b.dtype)
@@ -185,4 +190,4 @@ class _LoraLinear(torch.autograd.Function):
         under = ctx.layer.under
         if under is not None:
             grad_x.addmm_(g @ under.b, under.a)
-        return grad_x.view(*grad.shape[:-1], ctx.layer.in_features), grad_a, grad_b, None
+        return grad_x, grad_a, grad_b, None

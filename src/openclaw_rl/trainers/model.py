@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,12 +13,13 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
-from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from openclaw_rl.core.message import Json
 from openclaw_rl.errors import ConfigError, ModelError
 from openclaw_rl.trainers.checkpoint import lora_config
+from openclaw_rl.trainers.head import check_same, head_of, longest_of, read_text
 from openclaw_rl.trainers.linear import Frozen, FrozenLoraTerm, Lora
+from openclaw_rl.trainers.prompt_caches import PromptCaches
 from openclaw_rl.trainers.ranks import ALONE, Ranks, divided, wants_shards
 from openclaw_rl.trainers.recompute import Recompute
 from openclaw_rl.trainers.settings import TrainerSettings
@@ -27,7 +27,7 @@ from openclaw_rl.trainers.trees import Trees
 from openclaw_rl.weights.forms import code_library, lower
 from openclaw_rl.weights.lending import Loans
 from openclaw_rl.weights.mapped_files import cache_folder
-from openclaw_rl.weights.shared import OneLinear, count_of, hold_once
+from openclaw_rl.weights.shared import count_of, hold_once, is_linear
 
 SMALL = 100_000_000  # parameters; below it float32 on a CPU is cheap, and a step may be large
 ALL_LINEAR = "all-linear"
@@ -42,6 +42,7 @@ class Speaker(Protocol):
     device: torch.device
     vocabulary: int
     trees: Trees | None  # reads sequences as trees of shared prefixes; None for a model that cannot
+    caches: PromptCaches | None  # reads prompts once where there are no trees; None for a model that cannot
     shared_by: Ranks | None  # the ranks that compute each pass together, with its layers divided among them
 
     def hidden(self, ids: Tensor) -> Tensor:
@@ -60,11 +61,12 @@ class CausalModel:
     def __init__(self, model: PreTrainedModel, settings: TrainerSettings, *, name: str, ranks: Ranks = ALONE) -> None:
         self.name = name
         self.vocabulary: int = model.config.get_text_config().vocab_size
-        self.longest: int = model.config.get_text_config().max_position_embeddings
+        self.longest: int = longest_of(model)
         self.parameters: int = count_of(model)
         self.device = device_of(settings)
         is_divided = wants_shards(model, settings, ranks, self.device)
-        self.loras = _adapted(model, settings)
+        text = read_text(model, name)
+        self.loras = _adapted(model, settings, text.reached)
         trained = [one for _, one in self.named()]
         self.shared_by = divided(model, ranks, self.device, keep=trained) if is_divided else None
         self._body = model
@@ -72,15 +74,18 @@ class CausalModel:
         self._head = head_of(model)
         self._recompute = Recompute(model, always=settings.recompute_layers)
         self.trees = Trees.of(model, self._recompute)
+        can_keep = self.trees is None and self.shared_by is None and not settings.recompute_layers
+        self.caches = PromptCaches.of(model, self._recompute) if can_keep else None
+        check_same(self, text, name)
 
     def config(self, rank: int, alpha: float) -> dict[str, Json]:
         """PEFT's adapter_config.json for weights of this rank on this model."""
         return lora_config(self.name, self.targets(), rank=rank, alpha=alpha)
 
     def targets(self) -> list[str]:
-        """The adapted layers as PEFT finds them: by their last names, or in full if other layers share the name."""
+        """The adapted layers as PEFT finds them: by their last names, or in full if other parts share the name."""
         leaves = {_leaf(path) for path in self.loras}
-        others = {_leaf(path) for path, module in self._body.named_modules() if isinstance(module, Frozen)}
+        others = {_leaf(path) for path, _ in self._body.named_modules() if path not in self.loras}
         return sorted(leaves if not leaves & others else self.loras)
 
     def hidden(self, ids: Tensor) -> Tensor:
@@ -263,29 +268,14 @@ def learning_rate(settings: TrainerSettings, parameters: int) -> float:
     return 1e-2 if parameters < SMALL else 2e-4
 
 
-class _Given(nn.Module):
-    """Replaces the layers, and passes the given hidden states through."""
-
-    def forward(self, inputs_embeds: Tensor, **_: object) -> MoeModelOutputWithPast:
-        """The hidden states as the layers' output."""
-        return MoeModelOutputWithPast(last_hidden_state=inputs_embeds)
-
-
-def head_of(model: PreTrainedModel) -> nn.Module:
-    """The model without its layers: it turns hidden states into logits, in any family."""
-    head: nn.Module = copy.copy(model)
-    head._modules = {**model._modules, model.base_model_prefix: _Given()}
-    return head
-
-
-def _adapted(model: PreTrainedModel, settings: TrainerSettings) -> dict[str, Lora]:
-    """Replaces every linear layer: those in `targets` by adapted ones, the others by frozen ones."""
+def _adapted(model: PreTrainedModel, settings: TrainerSettings, reached: Set[str]) -> dict[str, Lora]:
+    """Replaces every linear layer: those in `targets` that a text reaches by adapted ones, others by frozen ones."""
     head = model.get_output_embeddings()
     names = None if settings.targets == ALL_LINEAR else {name.strip() for name in settings.targets.split(",")}
     scale = settings.alpha / settings.rank
     found: dict[str, Lora] = {}
-    linears = {path: module for path, module in model.named_modules() if isinstance(module, OneLinear)}
-    wanted = _shared(model, linears) if names is None else {path for path in linears if _leaf(path) in names}
+    linears = {path: module for path, module in model.named_modules() if is_linear(module)}
+    wanted = _shared(model, reached) if names is None else {path for path in reached if _leaf(path) in names}
     for path, linear in linears.items():
         owner, _, leaf = path.rpartition(".")
         replacement: nn.Module
@@ -295,12 +285,14 @@ def _adapted(model: PreTrainedModel, settings: TrainerSettings) -> dict[str, Lor
             found[path] = Lora(linear, rank=settings.rank, scale=scale)
             replacement = found[path]
         model.get_submodule(owner).add_module(leaf, replacement)
+    if not found and names is None:
+        raise ModelError(f"{type(model).__name__} has no linear layers for LoRA to adapt", fix="choose another model")
     if not found:
         raise ConfigError(f"no linear layer is named {settings.targets}", fix="leave trainer.targets out")
     return found
 
 
-def _shared(model: PreTrainedModel, linears: Mapping[str, OneLinear]) -> set[str]:
+def _shared(model: PreTrainedModel, linears: Set[str]) -> set[str]:
     """The linears that every token uses: all but the experts, of which a token uses a few, and their router.
 
     In a mixture of experts, peft treats some names as experts' wherever they are: those are left out too.

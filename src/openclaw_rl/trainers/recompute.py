@@ -63,6 +63,10 @@ class Recompute:
         with save_on_cpu() if is_too_much else contextlib.nullcontext():
             yield
 
+    def off(self) -> None:
+        """For passes that keep everything, until the next context. Where it must be always on, do not make such."""
+        self._switch(is_on=False)
+
     def _switch(self, *, is_on: bool) -> None:
         """Switches only the layers' training flags, not the rest of the model's."""
         for layer in self._layers:

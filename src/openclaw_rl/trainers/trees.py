@@ -19,13 +19,12 @@ from transformers import AttentionInterface, PreTrainedModel
 from openclaw_rl.trainers.attention import NAME, PLAIN, attend, is_separate_on
 from openclaw_rl.trainers.attention_plan import AttentionPlan, plan_behind, plan_of
 from openclaw_rl.trainers.forest import Bank, Forest, Ids, SequenceTail, planted
+from openclaw_rl.trainers.head import CLOSE, CLOSE_HALF, STRANGE
 from openclaw_rl.trainers.recompute import Recompute
 
 log = logging.getLogger(__name__)
 
 TRIED = ((5, 6, 7, 8, 9), (5, 6, 7, 10), (5, 6, 7, 10, 8, 6), (9, 8))
-CLOSE = 1e-3  # of the largest value, in float32; rounding in half precision is a hundred times coarser
-CLOSE_HALF = 5e-2
 
 
 class Trees:
@@ -50,7 +49,7 @@ class Trees:
         trees = cls(model, recompute)
         try:
             worst = trees._worst()
-        except (TypeError, ValueError, RuntimeError, KeyError, AttributeError) as problem:
+        except STRANGE as problem:
             log.info("sequences are read separately, since this model cannot read them as trees: %s", problem)
         else:
             if worst <= (CLOSE if model.dtype == torch.float32 else CLOSE_HALF):

@@ -15,7 +15,7 @@ import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,11 @@ LEAST = 32 << 20  # bytes of weights below which a file is not worth the while
 OneLinear = nn.Linear | LowBitsLinear | PackedLinear
 TRIES = 3  # another process may make or remove the file meanwhile
 SEEN = 64  # numbers of each tensor in the file's name; all bytes are compared in any case
+
+
+def is_linear(module: nn.Module) -> TypeGuard[OneLinear]:
+    """Whether it is a linear layer and nothing more: a class based on one may compute something else."""
+    return type(module) is nn.Linear or isinstance(module, LowBitsLinear | PackedLinear)
 
 
 def hold_once(model: nn.Module, folder: Path | None, *, least: int = LEAST) -> Path | None:

@@ -6,17 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from engine_models import ask, install, off_by, plain_logp, plain_model, prompt_of, run
 
 from openclaw_rl.core.adapter import Adapter
 from openclaw_rl.core.version import BASE
-from openclaw_rl.engines.local import attention
-from openclaw_rl.engines.local.cache import Block
+from openclaw_rl.engines.local import attention, scored
+from openclaw_rl.engines.local.cache import AttentionParams, Block
 from openclaw_rl.engines.local.core import Core
 from openclaw_rl.engines.local.wire import ScoreJob
 from openclaw_rl.errors import ModelError
 
-FAMILIES = ("qwen3", "qwen2", "llama", "gemma", "gemma3", "qwen3moe", "mistral")
+FAMILIES = ("qwen3", "qwen2", "llama", "gemma", "gemma3", "qwen3moe", "mistral", "gemma2", "gptoss")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -83,7 +84,23 @@ def test_an_adapter_is_computed_as_peft_computes_it(
     assert off_by(plain_model(model_of(family)), prompt, answer) > 0.01
 
 
-def test_soft_capped_attention_is_refused(open_tiny: Callable[..., Core]) -> None:
-    with pytest.raises(ModelError, match="caps its attention") as refused:
-        open_tiny("gemma2")
+def test_layers_without_attention_are_refused(open_tiny: Callable[..., Core]) -> None:
+    with pytest.raises(ModelError, match="layers of kind linear_attention") as refused:
+        open_tiny("qwen3next")
     assert refused.value.fix.startswith("choose a model of plain full or sliding-window attention")
+    assert "vLLM" in refused.value.fix
+
+
+def test_scores_are_capped_and_share_with_sinks_however_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = torch.Generator().manual_seed(0)
+    query, keys, values = (torch.randn(2, heads, 9, 8, generator=draw) for heads in (4, 2, 2))
+    mask = torch.zeros(9, 9).masked_fill_(torch.ones(9, 9).triu(1).bool(), -torch.inf)
+    sinks = torch.tensor([0.5, -2.0, 3.0, 0.0])
+    scores = query @ keys.repeat_interleave(2, 1).transpose(-1, -2) * 0.7
+    capped = 1.5 * torch.tanh(scores / 1.5) + mask
+    shares = torch.cat([capped, sinks.view(1, 4, 1, 1).expand(2, 4, 9, 1)], -1).softmax(-1)[..., :-1]
+    want = shares @ values.repeat_interleave(2, 1)
+    for at_once in (1 << 24, 100):
+        monkeypatch.setattr(scored, "AT_ONCE", at_once)
+        out = scored.attend_scored(query, keys, values, mask, AttentionParams(0.7, None, 1.5, sinks))
+        assert torch.allclose(out, want, rtol=0, atol=1e-6)

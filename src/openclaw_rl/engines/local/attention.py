@@ -15,11 +15,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from openclaw_rl.engines.local.cache import AttentionParams, Block, Cache, Geometry, RowsKernel
+from openclaw_rl.engines.local.scored import attend_scored
 from openclaw_rl.errors import ModelError
 
 NAME = "openclaw_rl"
 WORTH_IT = 1 << 19  # tokens times tokens before them, from which on the past is read separately
-OTHER_MODEL = "choose a model of plain full or sliding-window attention, such as Qwen3, Llama 3 or Mistral"
+OTHER_MODEL = (
+    "choose a model of plain full or sliding-window attention, such as Qwen3, Llama 3, Gemma 3 or Mistral, "
+    "or let vLLM or SGLang serve this one (engine.kind)"
+)
 CALL_COST = 256  # a separate call costs as much as attending to this many tokens of padding
 CALL_COST_GPU = 1 << 15  # 0.2 ms, in which keys and values of this many tokens are copied and read
 GATHERED = 1 << 16  # tokens that are gathered at once: 268 MB of 8 heads of 128 in bfloat16
@@ -160,23 +164,19 @@ def attend(
     **_: object,
 ) -> tuple[Tensor, None]:
     """The attention output [1, tokens, heads, dim] for the pass in `openclaw_pass`; transformers calls it so."""
-    if softcap is not None or s_aux is not None:
-        raise ModelError(
-            "the model caps its attention scores or adds sinks to them, which the local engine cannot compute",
-            fix=OTHER_MODEL,
-        )
     layer = module.layer_idx
     if openclaw_pass is None or not isinstance(layer, int):
         raise ModelError(
             "the model does not pass the local engine's arguments on to its attention",
             fix=OTHER_MODEL,
         )
+    look = AttentionParams(scaling, sliding_window, softcap, s_aux)
     if isinstance(openclaw_pass, AttentionProbe):
         openclaw_pass.layers[layer] = Geometry(key.shape[1], key.shape[3], value.shape[3])
-        openclaw_pass.looks[layer] = AttentionParams(scaling, sliding_window)
+        openclaw_pass.looks[layer] = look
         out = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=True)
         return out.transpose(1, 2), None
-    call = AttentionCall(layer, query[0].transpose(0, 1), AttentionParams(scaling, sliding_window))
+    call = AttentionCall(layer, query[0].transpose(0, 1), look)
     return attend_cached(openclaw_pass, call, key[0].transpose(0, 1), value[0].transpose(0, 1))[None], None
 
 
@@ -203,13 +203,15 @@ def _attend_run(now: AttentionPass, run: _Run, call: AttentionCall) -> Tensor:
     count, window = run.last - run.first, call.look.window
     first = 0 if window is None else max(0, run.shortest - window)
     keys, values = _keys_and_values(now, run, call.layer, first)
+    grouped, mask = call.query[run.first : run.last], _run_mask(now, run, first, window)
+    if not call.look.is_plain:
+        return attend_scored(grouped.unsqueeze(2), keys, values, mask, call.look)[:, :, 0]
     # the query heads that share a key head are treated as positions: all of them see every key
-    grouped = call.query[run.first : run.last]
     out = F.scaled_dot_product_attention(
         grouped.reshape(count, keys.shape[1], -1, grouped.shape[2]),
         keys,
         values,
-        attn_mask=_run_mask(now, run, first, window),
+        attn_mask=mask,
         scale=call.look.scaling,
     )
     return out.reshape(count, grouped.shape[1], -1)
@@ -256,7 +258,9 @@ def _attend_piece(now: AttentionPass, begin: int, piece: RowPiece, call: Attenti
     keys, values = keys[:, :, first : piece.stop], values[:, :, first : piece.stop]
     is_plain = piece.start == 0 and (window is None or piece.stop <= window)
     is_shared = query.shape[1] != keys.shape[1]
-    if is_shared and not is_plain and query.is_cuda:
+    if not call.look.is_plain:
+        out = attend_scored(query, keys, values, _piece_mask(now, piece, first, window), call.look)
+    elif is_shared and not is_plain and query.is_cuda:
         out = folded(query, keys, values, _piece_mask(now, piece, first, window), call.look.scaling)
     elif window is None and is_worth_it(query, values, piece.start):
         out = attend_in_two(query, keys, values, piece.start, call.look.scaling)

@@ -50,8 +50,8 @@ def open_core(
         cache = cache or _cache(settings, served, rows_kernel or _rows_kernel(served))
         try:
             check_form(served, cache, settings.model)
-        except (ModelError, RuntimeError) as error:
-            # RuntimeError: shapes that do not fit also mean another architecture
+        except (ModelError, RuntimeError, AttributeError, TypeError, ValueError) as error:
+            # shapes and parts that do not fit also mean another architecture
             log.info("not served so: form=%s why=%s", type(served.logits).__name__, error)
             wrong = error if isinstance(error, ModelError) else ModelError(str(error), fix=OTHER_MODEL)
             continue
@@ -109,7 +109,7 @@ def _cache(settings: EngineSettings, served: ServedModel, rows_kernel: RowsKerne
 
 def _rows_kernel(served: ServedModel) -> RowsKernel | None:
     """The kernel of decoding rows on this GPU; None on a CPU, and where it cannot be compiled or computes wrongly."""
-    if served.device.type != "cuda":
+    if served.device.type != "cuda" or not served.is_plain:
         return None
     try:
         from openclaw_rl.engines.local import ragged

@@ -105,10 +105,20 @@ class Geometry:
 
 @dataclass(frozen=True, slots=True)
 class AttentionParams:
-    """The scaling and the window of a layer's attention; no scaling is 1 / sqrt(key dim)."""
+    """The scaling and the window of a layer's attention; no scaling is 1 / sqrt(key dim).
+
+    Scores may be capped, and each head may have a sink, [heads]: a score that takes its share and gives nothing.
+    """
 
     scaling: float | None
     window: int | None
+    softcap: float | None = None
+    sinks: Tensor | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether torch's kernels compute it."""
+        return self.softcap is None and self.sinks is None
 
 
 class RowsKernel(Protocol):

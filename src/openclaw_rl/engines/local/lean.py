@@ -22,7 +22,8 @@ from openclaw_rl.engines.local.attention import (
 )
 from openclaw_rl.engines.local.cache import AttentionParams
 from openclaw_rl.engines.local.layers import FastLinear, FastNorm, Linears, equal_norm
-from openclaw_rl.weights.forms import LowBitsLinear, PackedLinear
+from openclaw_rl.weights.forms import PackedLinear
+from openclaw_rl.weights.shared import is_linear
 
 LAYER = {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}
 ATTENTION = {"q_proj", "k_proj", "v_proj", "o_proj"}
@@ -115,11 +116,7 @@ def _layer(layer: nn.Module, index: int, seen: AttentionProbe, linears: Linears)
     head_dim = seen.layers[index].key_dim
     if before is None or after is None or seen.layers[index].value_dim != head_dim:
         return None
-    found = {
-        key: module
-        for key, module in {**attention, **mlp}.items()
-        if (type(module) is nn.Linear or isinstance(module, LowBitsLinear | PackedLinear)) and key not in NORMS
-    }
+    found = {key: module for key, module in {**attention, **mlp}.items() if is_linear(module) and key not in NORMS}
     if len(found) != 7:
         return None
     queries = found["q_proj"].out_features // head_dim

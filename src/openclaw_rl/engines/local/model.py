@@ -23,9 +23,9 @@ from openclaw_rl.engines.local.layers import Linears, replace_norms
 from openclaw_rl.engines.local.lean import lean_forward
 from openclaw_rl.engines.settings import EngineSettings
 from openclaw_rl.errors import ConfigError, ModelError, first_line
-from openclaw_rl.weights.forms import LowBitsLinear, PackedLinear, lower
+from openclaw_rl.weights.forms import lower
 from openclaw_rl.weights.parts import WeightPart, parts_of
-from openclaw_rl.weights.shared import count_of, hold_once
+from openclaw_rl.weights.shared import count_of, hold_once, is_linear
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -75,6 +75,7 @@ class ServedModel:
     dtype: torch.dtype
     device: torch.device
     layers: dict[int, Geometry]
+    is_plain: bool  # whether torch's kernels, and our own, compute its attention
     probe: Tensor  # ids [1, n]
     reference: Tensor  # the model's own log-probabilities for them, [n, V]
     base: dict[str, WeightPart]  # the weights by the model's own names, as they are read; on a GPU alone
@@ -119,6 +120,7 @@ def load_model(settings: EngineSettings, adapters: AdapterPass, *, shared: Path 
             dtype=dtype,
             device=device,
             layers=seen.layers,
+            is_plain=all(look.is_plain for look in seen.looks.values()),
             probe=probe,
             reference=reference,
             base=base,
@@ -254,14 +256,14 @@ def _probe(model: PreTrainedModel, probe: Tensor, depth: int) -> tuple[Tensor, A
 def _replace_linears(model: nn.Module, adapters: AdapterPass, *, may_copy: bool) -> Linears:
     linears = Linears(adapters, may_copy=may_copy)
     for name, module in list(model.named_modules()):
-        if type(module) is nn.Linear or isinstance(module, LowBitsLinear | PackedLinear):
+        if is_linear(module):
             model.set_submodule(name, linears.make(name, {name: module}))
     return linears
 
 
 def _eos_ids(model: PreTrainedModel, text: PreTrainedConfig) -> tuple[int, ...]:
     for source in (model.generation_config, text):
-        ids = None if source is None else source.eos_token_id
+        ids = getattr(source, "eos_token_id", None)
         if ids is not None:
             return tuple(ids) if isinstance(ids, list) else (int(ids),)
     return ()
