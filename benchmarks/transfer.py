@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.common import end_servers_on_term, finish, is_quick, progress
 from benchmarks.transfer_figures import figures
-from benchmarks.transfer_users import BUNDLED, MODELS, Visitor, users_of
+from benchmarks.transfer_users import BUNDLED, FIRST, MODELS, PEOPLE, Visitor, users_of
 from openclaw_rl.evals.client import Client, served_model
 from openclaw_rl.evals.learning import AFTER, CONVERGED, Event, LearningRun, RunSettings, measure
 from openclaw_rl.evals.records import Measurement, SessionRecord
@@ -33,6 +33,14 @@ SCRIPTED = "scripted"
 KEPT = Path("build/transfer")
 SETTLE_S = 300.0  # so that a busy machine changes no figure: a session waits until the server has learned what it can
 TOLD, NEVER_TOLD, NEVER_BEFORE, NEVER_AFTER = "told", "never told", "never before", "never after"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who judges, and whose words the users say."""
+
+    judge: str
+    people: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,20 +148,20 @@ def _heard(session: SessionRecord) -> dict[str, object]:
     return {"number": session.number, "turns": turns}
 
 
-async def one(model: str, folder: str, user_name: str, seed: int, *, settings: RunSettings, judge: str) -> Outcome:
+async def one(model: str, folder: str, user_name: str, seed: int, *, settings: RunSettings, cast: Cast) -> Outcome:
     """One run, server and judge and all. Nothing is set but the model and the judge."""
     async with AsyncExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="openclaw-rl-transfer-")))
         config: Path | None = home / "judge.toml"
-        visitors = users_of(model, seed)
-        if judge == SCRIPTED:
+        visitors = users_of(model, seed, people=cast.people)
+        if cast.judge == SCRIPTED:
             scripted = await stack.enter_async_context(scripted_judge())
-            visitors = users_of(model, seed, scripted.tell)
+            visitors = users_of(model, seed, scripted.tell, cast.people)
             _write(home / "judge.toml", f'[judge]\nurl = "{scripted.url}"\nmodel = "{SCRIPTED_MODEL}"\n')
-        elif judge == model:
+        elif cast.judge == model:
             config = None  # a model judges itself where nothing is set
         else:
-            _write(home / "judge.toml", f'[judge]\nmodel = "{judge}"\n')
+            _write(home / "judge.toml", f'[judge]\nmodel = "{cast.judge}"\n')
         user = next(visitor for visitor in visitors if visitor.name == user_name)
         server = await stack.enter_async_context(serving(home, model=folder, config=config))
         return await tried(user, model, settings, base_url=server.base_url, key=server.key)
@@ -187,7 +195,7 @@ def folder_of(model: str) -> str:
     return str(folder)
 
 
-def runs(models: list[str], users: list[str], seeds: list[int], settings: RunSettings, judge: str) -> list[Outcome]:
+def runs(models: list[str], users: list[str], seeds: list[int], settings: RunSettings, cast: Cast) -> list[Outcome]:
     """All runs, model by model, those of before taken over."""
     KEPT.mkdir(parents=True, exist_ok=True)
     wanted = [
@@ -201,11 +209,12 @@ def runs(models: list[str], users: list[str], seeds: list[int], settings: RunSet
     product = product_digest()
     for number, (model, name, seed) in enumerate(wanted, 1):
         folder = folder_of(model)
-        key = f"{product}-{judge}-{Path(folder).name}-{name}-{seed}-{settings.sessions}x{settings.problems}"
+        key = f"{product}-{cast.judge}-{Path(folder).name}-{name}-{seed}-{settings.sessions}x{settings.problems}"
+        key += "" if cast.people == FIRST else f"-{cast.people}"
         outcome = kept(key)
         if outcome is None:
             progress(f"[{number}/{len(wanted)}] {model}, {name}, seed {seed}")
-            outcome = asyncio.run(one(model, folder, name, seed, settings=settings, judge=judge))
+            outcome = asyncio.run(one(model, folder, name, seed, settings=settings, cast=cast))
             _write(KEPT / f"{key}.json", json.dumps(asdict(outcome), indent=1, ensure_ascii=False) + "\n")
         progress(f"[{number}/{len(wanted)}] {model}, {name}, seed {seed}: converged at {outcome.converged_at}")
         found.append(outcome)
@@ -222,9 +231,10 @@ def main() -> None:
     options.add_argument("--sessions", type=int, default=10)
     options.add_argument("--problems", type=int, default=40 if is_quick() else 100)
     options.add_argument("--judge", default=BUNDLED, help="`scripted`, or a model that judges.")
+    options.add_argument("--people", default=FIRST, choices=list(PEOPLE), help="Whose words the users say.")
     given = options.parse_args()
     settings = RunSettings(sessions=given.sessions, problems=given.problems, stop_after=0, settle_s=SETTLE_S)
-    found = runs(given.models, given.users, given.seeds, settings, given.judge)
+    found = runs(given.models, given.users, given.seeds, settings, Cast(given.judge, given.people))
     finish(figures(found, judge=given.judge, settings=settings))
 
 

@@ -21,6 +21,8 @@ from openclaw_rl.tiny.worlds.world import World, first, last, way
 
 BUNDLED = "bundled"
 MODELS = (BUNDLED, *(name for name, made in WORLDS.items() if not made.by_kind))
+FIRST, LATE = "first", "late"
+PEOPLE = {FIRST: "transfer_words.toml", LATE: "transfer_words_late.toml"}  # what they say, each by an author of its own
 LONGEST = 700  # characters; no honest reply of these worlds is longer
 ABOUT_LENGTH = (ReplyFormat.SHORT, ReplyFormat.DETAILED)
 NEVER_ENDS = "in the end?"  # questions of the bundled model's kind that nobody corrects
@@ -68,13 +70,13 @@ class Errand:
 
     def answer(self, reply: str, check: Check) -> str:
         """A wrong answer is complained about first, then the wish is said; `tell` hears what either means."""
-        words = said_in(self.user.language)
+        words = said_in(self.user.language, self.user.people)
         if not check.right:
             given = self.asked.given(reply) or "that"
             text = self.words.choice(words["wrong"]).format(said=given, answer=self.asked.answer)
             self.user.tell(text, -1, "")
         elif not check.is_met:
-            text = wished(self.user.want, self.user.language, self.words)
+            text = wished(self.user.want, self.user.language, self.words, self.user.people)
             self.user.tell(text, -1, hint_for(self.user.want))
         else:
             text = self.words.choice(words["thanks"])
@@ -84,7 +86,9 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Somebody with one wish. `hints` are put beside every request: what the base model does when it is told them."""
+    """Somebody with one wish, who speaks as one of these `people`. `hints` are put beside every request: what the base
+    model does when it is told them.
+    """
 
     name: str
     want: WorldWish
@@ -94,6 +98,7 @@ class Visitor:
     never: Ground  # problems of the kind that nobody corrects
     tell: Tell = field(default=_tell_nobody, compare=False)
     hints: tuple[str, ...] = ()
+    people: str = FIRST
 
     @property
     def wish(self) -> str:
@@ -124,18 +129,18 @@ class Visitor:
 
 
 @lru_cache
-def _words() -> dict[str, dict[str, list[str]]]:
-    return tomllib.loads(Path(__file__).with_name("transfer_words.toml").read_text("utf-8"))
+def _words(people: str) -> dict[str, dict[str, list[str]]]:
+    return tomllib.loads(Path(__file__).with_name(PEOPLE[people]).read_text("utf-8"))
 
 
-def said_in(language: str) -> dict[str, list[str]]:
+def said_in(language: str, people: str = FIRST) -> dict[str, list[str]]:
     """What users say in a language."""
-    return _words()[language]
+    return _words(people)[language]
 
 
-def wished(want: WorldWish, language: str, words: Random) -> str:
+def wished(want: WorldWish, language: str, words: Random, people: str = FIRST) -> str:
     """The wish in words that no judge was taught."""
-    return words.choice(said_in(language)[want.way or want.place]).format(words=want.value)
+    return words.choice(said_in(language, people)[want.way or want.place]).format(words=want.value)
 
 
 def hint_for(want: WorldWish) -> str:
@@ -145,19 +150,19 @@ def hint_for(want: WorldWish) -> str:
     return text if want.way is not None or want.value[-1] in ".!?" else f"{text}."
 
 
-def users_of(model: str, seed: int, tell: Tell = _tell_nobody) -> list[Visitor]:
+def users_of(model: str, seed: int, tell: Tell = _tell_nobody, people: str = FIRST) -> list[Visitor]:
     """Everybody who visits a model."""
     if model == BUNDLED:
         wishes = (way(ReplyFormat.PLAIN), way(ReplyFormat.FRIENDLY), first("Good morning!"), last("Any questions?"))
         grounds = _bundled_ground(is_never=False), _bundled_ground(is_never=True)
-        return [Visitor(_name(wish, "en"), wish, "en", seed, *grounds, tell=tell) for wish in wishes]
+        return [Visitor(_name(wish, "en"), wish, "en", seed, *grounds, tell=tell, people=people) for wish in wishes]
     made = world(model)
     found = []
     for index, wish in enumerate(made.wishes):
         language = made.languages[index % len(made.languages)]
         kinds = (wish.scope,) if wish.scope else made.taught
         grounds = _made_ground(made, kinds, language), _made_ground(made, (made.never_corrected,), language)
-        found.append(Visitor(_name(wish, language), wish, language, seed, *grounds, tell=tell))
+        found.append(Visitor(_name(wish, language), wish, language, seed, *grounds, tell=tell, people=people))
     return found
 
 

@@ -16,7 +16,7 @@ from openclaw_rl.tiny.lexicon import SLOTS, words
 from openclaw_rl.tiny.wordings import FILES, parts, table
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-TRANSFER = BENCHMARKS / "transfer_words.toml"
+TRANSFER = tuple(BENCHMARKS / f"transfer_words{name}.toml" for name in ("", "_late"))
 FURTHER = tuple(BENCHMARKS / f"wordings_{name}.toml" for name in ("first", "second", "third", "fourth", "fifth"))
 
 
@@ -35,7 +35,8 @@ def _texts(held: object) -> Iterator[str]:
 @lru_cache
 def _kept() -> frozenset[str]:
     """All that is measured with; single words of the transfer's users are names of things."""
-    transfer = [text for text in _texts(tomllib.loads(TRANSFER.read_text("utf-8"))) if len(text.split()) > 1]
+    users = [tomllib.loads(path.read_text("utf-8")) for path in TRANSFER]
+    transfer = [text for text in _texts(users) if len(text.split()) > 1]
     cases = [item.text for case in written_cases() for item in case.next_state]
     said = [text for path in (None, *FURTHER) for *_, text in templates(path)]
     return frozenset(_normal(text) for text in [*said, *cases, *transfer])

@@ -48,9 +48,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     return Folders(tmp_path_factory.mktemp("worlds"))
 
 
-def test_there_are_six_worlds_of_four_architectures_and_three_kinds_of_tokenizer() -> None:
-    assert len(WORLDS) >= 6
-    assert len({made.architecture for made in WORLDS.values()}) == 4
+def test_there_are_twelve_worlds_of_six_architectures_and_three_kinds_of_tokenizer() -> None:
+    assert len(WORLDS) >= 12
+    assert len({made.architecture for made in WORLDS.values()}) == 6
     assert len({made.cut for made in WORLDS.values()}) == 3
     assert len({made.template.source for made in WORLDS.values()}) >= 5
     assert {code for made in WORLDS.values() for code in made.languages} >= {"en", "de", "es"}

@@ -9,9 +9,11 @@ from openclaw_rl.tiny.worlds.bodies import AT_ONCE
 from openclaw_rl.tiny.worlds.farm import FARM
 from openclaw_rl.tiny.worlds.ferries import FERRIES
 from openclaw_rl.tiny.worlds.filing import FILES
+from openclaw_rl.tiny.worlds.garden import GARDEN
 from openclaw_rl.tiny.worlds.hotel import HOTEL
 from openclaw_rl.tiny.worlds.kitchen import KITCHEN
 from openclaw_rl.tiny.worlds.letters import LETTERS
+from openclaw_rl.tiny.worlds.library import LIBRARY
 from openclaw_rl.tiny.worlds.market import MARKET
 from openclaw_rl.tiny.worlds.museum import MUSEUM
 from openclaw_rl.tiny.worlds.school import SCHOOL
@@ -19,7 +21,7 @@ from openclaw_rl.tiny.worlds.shop import SHOP
 from openclaw_rl.tiny.worlds.world import Architecture, World
 
 WIDE = "wide"
-_ALL = (KITCHEN, FERRIES, SHOP, LETTERS, FILES, MARKET, MUSEUM, HOTEL, SCHOOL, FARM)
+_ALL = (KITCHEN, FERRIES, SHOP, LETTERS, FILES, MARKET, MUSEUM, HOTEL, SCHOOL, FARM, GARDEN, LIBRARY)
 WORLDS = {world.name: world for world in _ALL}
 
 

@@ -46,12 +46,16 @@ def new_model(world: World, shape: TinyShape, tokenizer: Tokenizer, seed: int) -
 
 
 def _config(architecture: Architecture, shape: TinyShape, common: dict[str, Any]) -> Any:
-    from transformers import Gemma3TextConfig, LlamaConfig, Qwen3Config, Qwen3MoeConfig
+    from transformers import Gemma3TextConfig, LlamaConfig, Olmo2Config, Phi3Config, Qwen3Config, Qwen3MoeConfig
 
     if architecture is Architecture.QWEN3:
         return Qwen3Config(intermediate_size=shape.inner, **common)
     if architecture is Architecture.LLAMA:
         return LlamaConfig(intermediate_size=shape.inner, **common)
+    if architecture is Architecture.PHI3:
+        return Phi3Config(intermediate_size=shape.inner, **common)
+    if architecture is Architecture.OLMO2:
+        return Olmo2Config(intermediate_size=shape.inner, **common)
     if architecture is Architecture.GEMMA3:
         kinds = ["full_attention" if index % 2 else "sliding_attention" for index in range(shape.layers)]
         scale = {"query_pre_attn_scalar": shape.head_dim, "sliding_window": WINDOW, "layer_types": kinds}

@@ -19,6 +19,8 @@ class Architecture(StrEnum):
     LLAMA = "llama"
     GEMMA3 = "gemma3"
     QWEN3_MOE = "qwen3-moe"
+    PHI3 = "phi3"
+    OLMO2 = "olmo2"
 
 
 class TokenizerKind(StrEnum):
