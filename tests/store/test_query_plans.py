@@ -16,7 +16,7 @@ from openclaw_rl.core.next_state import Feedback, NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.connection import open_writer
-from openclaw_rl.store.tables import episodes, hints, ledger, listing, samples, sessions, turns, versions
+from openclaw_rl.store.tables import episodes, hints, ledger, listing, samples, sessions, turns, unmeant, versions
 from openclaw_rl.store.threads import Transaction
 from openclaw_rl.testing.turns import a_sample, a_turn
 
@@ -47,6 +47,8 @@ LOOK_UPS: dict[str, Callable[[sqlite3.Connection], object]] = {
     "whether a session has a sample": lambda sql: listing.session_has_sample(sql, "key:s"),
     "latest rows of a user": lambda sql: listing.latest_of(sql, "alice", 5),
     "the last verdict of a user": lambda sql: listing.last_verdict(sql, "alice"),
+    "hints of a turn that were not meant": lambda sql: unmeant.add(sql, unmeant.Unmeant("t1", frozenset("a"))),
+    "hints of a user that were replaced": lambda sql: unmeant.replaced(sql, "alice", 5),
     "hints of a user": lambda sql: hints.of_user(sql, "alice"),
     "a hint": lambda sql: hints.retire(sql, "hint-1", why="", at_s=1.0),
     "a hint kept": lambda sql: hints.adopt_from(sql, "t1", Hint("Be brief."), at_s=1.0),

@@ -267,3 +267,20 @@ def test_what_two_replies_have_in_common() -> None:
     assert in_common((1, 2, 3), (3, 2, 1)) == 1.0
     assert in_common((1, 1, 2, 2), (1, 3, 3, 3)) == 0.25
     assert in_common((), ()) == 0.0
+
+
+async def test_what_two_accepted_replies_show_is_known_of_both_hints_after_a_restart(talk: Talk) -> None:
+    """One reply shows that the one hint was misheard, a later one the other: then nothing is left to learn from."""
+    misheard = talk.flow.teach.teacher.misheard
+    assert misheard is not None
+    await talk.corrected(LONG, SHORT)
+    row = await talk.flow.store.row("first")
+    assert row is not None
+    await misheard.undo(row, [LONG])
+    misheard.let_go()  # as after a restart
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is State.READY
+    await misheard.undo(row, [SHORT])
+    misheard.let_go()
+    await talk.flow.teach.once()
+    assert await talk.flow.state("first") is DropReason.MISHEARD

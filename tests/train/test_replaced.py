@@ -17,7 +17,8 @@ from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.teach.demonstrate import Assembled
-from openclaw_rl.teach.in_use import UNWANTED
+from openclaw_rl.teach.in_use import UNWANTED, HintsInUse
+from openclaw_rl.teach.misheard import MisheardHints
 from openclaw_rl.teach.replaced import LIVED_WITH, ReplacedHints
 
 LEARNED = PolicyVersion("shared", 1)
@@ -166,11 +167,64 @@ async def test_a_user_who_was_content_meanwhile_is_heard_again(talk: Talk) -> No
     assert await talk.flow.state("third") is State.READY
 
 
-async def test_after_a_restart_only_what_is_in_the_store_is_known(talk: Talk) -> None:
+def restarted(talk: Talk) -> None:
+    """The flow goes on with a teacher that remembers nothing."""
+    before = talk.flow.teach.teacher.misheard
+    assert before is not None
+    store, engine, renderer, hints, publishing = (
+        before.store, before.engine, before.renderer, before.hints, before.publishing
+    )  # fmt: skip
+    misheard = MisheardHints(store, engine, renderer, hints, publishing)
+    talk.flow.asks(base=Opposed(()), misheard=misheard, replaced=ReplacedHints(store, misheard, hints))
+
+
+@pytest.mark.parametrize("is_content", [True, False])
+async def test_the_same_words_are_not_heard_as_that_hint_after_a_restart(talk: Talk, is_content: bool) -> None:
     await served(talk)
     await objected(talk, "second")
-    assert talk.flow.teach.teacher.replaced is not None
-    talk.flow.teach.teacher.replaced.let_go()
-    assert await kept(talk, LONG) == (False, UNWANTED)
+    if is_content:
+        await talk.replied("liked", BASE)
+        assert await talk.flow.store.judge(verdict("liked", 1))
+    restarted(talk)
     await objected(talk, "third", hint=LONG)
-    assert await talk.flow.state("third") is State.READY
+    assert await talk.flow.state("third") is (State.READY if is_content else DropReason.MISHEARD)
+    assert len(talk.publishing.asked) == 1  # what is undone is not undone again
+
+
+class Killed(BaseException):
+    """The program is ended here."""
+
+
+@pytest.mark.parametrize("at", ["hint", "version"])
+async def test_a_program_that_is_killed_while_it_undoes_goes_on_after_a_restart(
+    talk: Talk, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def kill(*_: object, **__: object) -> bool:
+        raise Killed
+
+    await served(talk)
+    with monkeypatch.context() as patched:
+        patched.setattr(*(HintsInUse, "misheard") if at == "hint" else (type(talk.publishing), "take_back"), kill)
+        with pytest.raises(Killed):
+            await objected(talk, "second")
+    assert not talk.publishing.asked and (await kept(talk, LONG))[0] is (at == "hint")
+    restarted(talk)
+    while await talk.flow.teach.once():
+        pass
+    assert talk.publishing.asked == [("ann", BASE, (LONG, SHORT))]
+    assert await kept(talk, LONG) == (False, UNWANTED)
+    assert await talk.flow.state("second") is State.READY
+    restarted(talk)
+    await objected(talk, "third")
+    assert len(talk.publishing.asked) == 1
+
+
+async def test_a_version_that_waits_at_the_gate_is_taken_back_after_a_restart(talk: Talk) -> None:
+    await learned(talk)
+    talk.publishing.takes = False
+    await objected(talk, "second")
+    restarted(talk)
+    talk.publishing.takes, tried = True, len(talk.publishing.asked)
+    await talk.flow.pass_gate(LEARNED)
+    await talk.flow.teach.once()
+    assert len(talk.publishing.asked) == tried + 1

@@ -130,6 +130,17 @@ CREATE INDEX overrules_turn ON overrules (turn, seq);
 CREATE INDEX verdicts_scored ON verdicts (score, seq);
 CREATE INDEX sessions_seen ON sessions (seen_s, id);
 """,
+    13: """
+CREATE TABLE unmeant (
+  seq     INTEGER PRIMARY KEY,
+  turn    TEXT NOT NULL UNIQUE REFERENCES turns (id) ON DELETE CASCADE,
+  user    TEXT NOT NULL,
+  hints   BLOB NOT NULL,
+  since   TEXT,
+  undoing BLOB
+);
+CREATE INDEX unmeant_replaced ON unmeant (user, seq) WHERE since IS NOT NULL;
+""",
 }
 NEWEST = max(STEPS) + 1
 

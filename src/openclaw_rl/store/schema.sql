@@ -116,6 +116,18 @@ CREATE TABLE lessons (
 ) WITHOUT ROWID;
 CREATE INDEX lessons_waiting ON lessons (scope, turn) WHERE step IS NULL AND reason IS NULL;
 
+-- Hints of a corrected turn that its user did not mean. `since`: the turn whose correction replaced them; NULL where an
+-- accepted reply shows that they were misheard. `undoing` is NULL once nothing is left to undo.
+CREATE TABLE unmeant (
+  seq     INTEGER PRIMARY KEY,
+  turn    TEXT NOT NULL UNIQUE REFERENCES turns (id) ON DELETE CASCADE,
+  user    TEXT NOT NULL,
+  hints   BLOB NOT NULL,             -- as JSON
+  since   TEXT,
+  undoing BLOB                       -- as JSON: what is said of the user, and which other hints go with these
+);
+CREATE INDEX unmeant_replaced ON unmeant (user, seq) WHERE since IS NOT NULL;
+
 -- Attempts at tasks, and which turns they took. `group_name`, with user and task: the episodes it is compared with.
 CREATE TABLE episodes (
   seq         INTEGER PRIMARY KEY,

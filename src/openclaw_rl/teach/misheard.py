@@ -30,10 +30,11 @@ from openclaw_rl.core.version import BASE
 from openclaw_rl.errors import EngineError
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import JudgedTurn, TurnRow
+from openclaw_rl.store.tables.unmeant import Undoing, Unmeant
 from openclaw_rl.teach.asking import reading, reply_logp
 from openclaw_rl.teach.assemble import bare_prompt
 from openclaw_rl.teach.demonstrate import FOLLOWED_NATS, Demonstrator
-from openclaw_rl.teach.in_use import MISHEARD, OUTDONE, HintsInUse
+from openclaw_rl.teach.in_use import MISHEARD, OUTDONE, UNWANTED, HintsInUse
 from openclaw_rl.wording.likeness import is_general
 from openclaw_rl.wording.quotes import quoted
 from openclaw_rl.wording.words import plain
@@ -46,17 +47,6 @@ CORRECTED_MOST = 8  # corrections of one request that are examined
 HELD = 10_000  # turns that are remembered
 
 
-@dataclass(frozen=True, slots=True)
-class Undoing:
-    """How a correction is undone: what is said of its user where a version is taken back, None if its version stays.
-
-    Versions that learned `against`, too, are taken back with it.
-    """
-
-    why: str | None
-    against: tuple[str, ...] = ()
-
-
 ACCEPTED, STAYS = Undoing("accepted a reply that shows that the hint was misheard"), Undoing(None)
 
 
@@ -67,7 +57,8 @@ class MisheardHints:
     Only a judge's hints are compared, not what a user or an owner wrote. A correction whose hints were all misheard
     teaches nothing. If a version was made from it, the one before is served again where nothing else was learned since.
     Kept hints that were misheard are retired. The accepted reply is learned from instead, with the user's own words as
-    the hint: `own_words` makes it of what followed a reply, None if that says nothing.
+    the hint: `own_words` makes it of what followed a reply, None if that says nothing. What was misheard and what is
+    still to be undone is in the store, so a restart forgets neither.
 
     Hints that these words *outdo* were not misheard for certain, and those that quote what is in the reply were not.
     The others give way when a second reply outdoes them, and once a sample with these words was made: a version that
@@ -86,10 +77,11 @@ class MisheardHints:
     look_again: bool = False  # accepted replies were left out, and can be looked at now
     _examined: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # accepted turns; no hints
     _awaited: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # accepted turns, by unjudged one
-    _misheard: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # hints, by corrected turn
+    _misheard: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # hints, by turn; as in the store
     _outdone: OrderedDict[str, frozenset[str]] = field(default_factory=OrderedDict)  # with those that were misheard
     _doubted: OrderedDict[tuple[str, str], str] = field(default_factory=OrderedDict)  # accepted turns, by user and hint
     _undoing: dict[str, Undoing] = field(default_factory=dict)  # by turn: samples to drop, or versions to take back
+    _has_recalled: bool = False  # what is to be undone was read from the store
 
     def let_go(self) -> None:
         """Removes what is remembered of turns, as after a restart."""
@@ -99,6 +91,7 @@ class MisheardHints:
         self._outdone.clear()
         self._doubted.clear()
         self._undoing.clear()
+        self._has_recalled = False
 
     async def sifted(self, rows: Sequence[JudgedTurn]) -> tuple[list[JudgedTurn], dict[str, DropReason]]:
         """The turns without hints known to be misheard, and those of them that have no other hints, to be dropped.
@@ -119,12 +112,21 @@ class MisheardHints:
         }
         rows = [row for row in rows if row.turn.id not in left_out]
         await self.go_on_undoing()
+        for row in rows:
+            await self.recall(row)
         heard = [self._heard(row) for row in rows]
         pairs = zip(rows, heard, strict=True)
         dropped = {
             row.turn.id: DropReason.MISHEARD for row, left in pairs if row.verdict.hints and not left.verdict.hints
         }
         return heard, dropped
+
+    async def recall(self, row: JudgedTurn | TurnRow) -> None:
+        """Reads from the store which hints of a turn were not meant."""
+        if row.verdict is None or not row.verdict.hints or row.turn.id in self._misheard:
+            return
+        known = await self.store.unmeant.of_turn(row.turn.id)
+        _remember(self._misheard, row.turn.id, frozenset() if known is None else known.hints)
 
     def _heard(self, row: JudgedTurn) -> JudgedTurn:
         wrong = self._misheard.get(row.turn.id, frozenset())
@@ -217,25 +219,51 @@ class MisheardHints:
         return first != accepted.id
 
     async def undo(
-        self, row: TurnRow, wrong: Sequence[str], *, why: str = MISHEARD, undoing: Undoing = ACCEPTED
+        self,
+        row: TurnRow,
+        wrong: Sequence[str],
+        *,
+        why: str = MISHEARD,
+        undoing: Undoing = ACCEPTED,
+        since: str | None = None,
     ) -> None:
         """Undoes what is learned from hints of a correction that its user did not mean; `why` is kept with the hint.
 
-        A version that cannot be taken back now is as soon as it can be.
+        A version that cannot be taken back now is as soon as it can be. `since` is the turn whose correction replaced
+        the hints, None if an accepted reply shows that they were misheard.
         """
         turn = row.turn
-        _remember(self._misheard, turn.id, frozenset(wrong))
+        await self.recall(row)
+        _remember(self._misheard, turn.id, self._misheard.get(turn.id, frozenset()) | frozenset(wrong))
+        is_whole = self.is_misheard(row)
+        found = Unmeant(turn.id, frozenset(wrong), since, undoing if is_whole else None)
+        if not await self.store.unmeant.add(found):
+            return  # it was forgotten meanwhile
         log.warning("misheard turn=%s: %s was not meant, since %s", turn.id, many(len(wrong), "hint"), why)
         if self.hints is not None:
             await self.hints.misheard(turn, wrong, why=why)
-        if self.is_misheard(row):
+        if is_whole:
             self._undoing[turn.id] = undoing
 
     async def go_on_undoing(self) -> None:
-        """Tries again to undo what could not be undone yet."""
+        """Tries again to undo what could not be undone yet, or before a restart."""
+        if not self._has_recalled:
+            for found in await self.store.unmeant.to_undo():
+                await self._go_on_with(found)
+            self._has_recalled = True
         for name, undoing in tuple(self._undoing.items()):
             if await self._is_undone(name, undoing):
                 del self._undoing[name]
+                await self.store.unmeant.undone(name)
+
+    async def _go_on_with(self, found: Unmeant) -> None:
+        """Undoes what an earlier process had begun to."""
+        turn = await self.store.turn(found.turn)
+        if turn is None or found.undoing is None:
+            return
+        if self.hints is not None:
+            await self.hints.misheard(turn, sorted(found.hints), why=MISHEARD if found.since is None else UNWANTED)
+        self._undoing.setdefault(found.turn, found.undoing)
 
     async def _is_undone(self, name: str, undoing: Undoing) -> bool:
         """Drops a sample that waits for a step, or serves the version before the one that learned from it.

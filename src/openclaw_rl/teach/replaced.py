@@ -7,47 +7,33 @@ wish counts. Why, and what it brings: docs/decisions/0065-the-newest-wish-counts
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 
 from openclaw_rl.core.hint import HintSource, PlacedHint
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.store.db import Store
 from openclaw_rl.store.rows import JudgedTurn, TurnRow
+from openclaw_rl.store.tables.unmeant import Undoing, Unmeant
 from openclaw_rl.teach.in_use import UNWANTED, HintsInUse
-from openclaw_rl.teach.misheard import MisheardHints, Undoing, is_content
+from openclaw_rl.teach.misheard import MisheardHints, is_content
 from openclaw_rl.wording.words import plain
 
 LATEST = 64  # a user's latest turns, among which those are looked for that a hint came from
 LIVED_WITH = 8  # replies of a version that learned a hint: a user who read so many did not mind it
-USERS = 10_000  # remembered; those who last replaced a hint the longest time ago are forgotten first
 
 
 @dataclass(frozen=True, slots=True)
-class _Unwanted:
-    """What a user said (`_heard_so`) that is not `heard` so again, and the turn that last replaced a hint of theirs."""
-
-    heard: frozenset[str] = frozenset()
-    since: str = ""
-
-
-@dataclass(slots=True)
 class ReplacedHints:
     """Undoes what was learned from hints that a user replaced before they accepted what follows them.
 
-    The same words are not heard as such a hint again until that user accepts a reply, or until a restart.
+    The same words are not heard as such a hint again until that user accepts a reply.
     """
 
     store: Store
     misheard: MisheardHints
     hints: HintsInUse | None = None
-    _unwanted: OrderedDict[str, _Unwanted] = field(default_factory=OrderedDict)  # by user
-
-    def let_go(self) -> None:
-        """Removes what is remembered of users, as after a restart."""
-        self._unwanted.clear()
 
     async def undo(self, turn: Turn, gave_way: Sequence[PlacedHint], hints: Sequence[str]) -> None:
         """Undoes the hints that gave way to the `hints` of a turn's correction, unless its user has lived with them.
@@ -61,14 +47,9 @@ class ReplacedHints:
             heard = [row for row in before if row.verdict and known.text in {hint.text for hint in row.verdict.hints}]
             if known.source is not HintSource.JUDGE or not heard or is_lived_with(known.text, latest, heard[-1].turn):
                 continue
-            words = {_heard_so(known.text, row) for row in heard}
-            self._unwanted[turn.user] = _Unwanted(self._of(turn).heard | words, turn.id)
-            self._unwanted.move_to_end(turn.user)
             undoing = Undoing("asked for something else before they accepted what it had learned", tuple(hints))
             for row in reversed(heard):
-                await self.misheard.undo(row, [known.text], why=UNWANTED, undoing=undoing)
-        while len(self._unwanted) > USERS:
-            self._unwanted.popitem(last=False)
+                await self.misheard.undo(row, [known.text], why=UNWANTED, undoing=undoing, since=turn.id)
         await self.misheard.go_on_undoing()
 
     async def is_heard_again(self, row: JudgedTurn) -> bool:
@@ -76,20 +57,25 @@ class ReplacedHints:
 
         Not once they accepted a reply after that. Kept hints that came from it are retired.
         """
-        unwanted, hints = self._of(row.turn), [hint.text for hint in row.verdict.hints]
-        held = await self.store.row(row.turn.id) if hints and unwanted.heard else None
-        if held is None or not unwanted.heard.issuperset(_heard_so(hint, held) for hint in hints):
+        texts = frozenset(hint.text for hint in row.verdict.hints)
+        known = await self.store.unmeant.replaced(row.turn.user, limit=LATEST) if texts else []
+        held = await self.store.row(row.turn.id) if known else None
+        if held is None:
             return False
         latest = await self.store.hints.latest_rows(row.turn.user, limit=LATEST)
-        if any(is_content(each.verdict) for each in takewhile(lambda one: one.turn.id != unwanted.since, latest)):
-            del self._unwanted[row.turn.user]
+        again = [found.hints for found in known if await self._is_said_again(found, held, latest)]
+        if not texts <= frozenset().union(*again):
             return False
         if self.hints is not None:
-            await self.hints.misheard(row.turn, hints, why=UNWANTED)
+            await self.hints.misheard(row.turn, sorted(texts), why=UNWANTED)
         return True
 
-    def _of(self, turn: Turn) -> _Unwanted:
-        return self._unwanted.get(turn.user, _Unwanted())
+    async def _is_said_again(self, found: Unmeant, held: TurnRow, latest: Sequence[TurnRow]) -> bool:
+        """Whether a turn is followed by the words that were misheard, and no reply was accepted since then."""
+        before = await self.store.row(found.turn)
+        if before is None or _said(before) != _said(held):
+            return False
+        return not any(is_content(row.verdict) for row in takewhile(lambda row: row.turn.id != found.since, latest))
 
 
 def is_lived_with(hint: str, latest: Sequence[TurnRow], corrected: Turn) -> bool:
@@ -107,6 +93,6 @@ def is_lived_with(hint: str, latest: Sequence[TurnRow], corrected: Turn) -> bool
     return len(since) > LIVED_WITH or any(is_content(row.verdict) for row in since)
 
 
-def _heard_so(hint: str, row: TurnRow) -> str:
-    """A hint, and the words in which its user said it."""
-    return f"{hint}\n{'' if row.next_state is None else plain(row.next_state.text)}"
+def _said(row: TurnRow) -> str:
+    """What its user said of a reply."""
+    return "" if row.next_state is None else plain(row.next_state.text)

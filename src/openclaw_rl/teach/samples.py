@@ -99,7 +99,7 @@ class SampleMaker:
         corrected, hints, parent = list[TurnRow](), dict[str, Hint](), row.turn.parent
         for _ in range(CORRECTED_MOST):
             before = None if parent is None else await self.store.row(parent)
-            said = () if before is None else self._meant_by(before)
+            said = () if before is None else await self._meant_by(before)
             if before is None or not said:
                 break
             corrected, parent = [*corrected, before], before.turn.parent
@@ -122,13 +122,16 @@ class SampleMaker:
         await self._ready(replace(found, own=own), row.turn)
         return True
 
-    def _meant_by(self, corrected: TurnRow) -> Sequence[Hint]:
+    async def _meant_by(self, corrected: TurnRow) -> Sequence[Hint]:
         """The hints that may explain what was accepted after a correction from which nothing is learned itself.
 
         If its hints were misheard or are outdone, it is what its user said. None if it is learned from.
         """
-        if self.teacher.misheard is not None and self.teacher.misheard.gives_way(corrected):
-            return self.teacher.misheard.meant(corrected)
+        misheard = self.teacher.misheard
+        if misheard is not None:
+            await misheard.recall(corrected)
+            if misheard.gives_way(corrected):
+                return misheard.meant(corrected)
         if corrected.verdict is None or corrected.reason is not DropReason.UNHEEDED:
             return ()
         return corrected.verdict.hints

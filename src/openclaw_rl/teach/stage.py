@@ -123,8 +123,6 @@ class TeachStage:
             self.teacher.base.let_go()
         if self.teacher.misheard is not None:
             self.teacher.misheard.let_go()
-        if self.teacher.replaced is not None:
-            self.teacher.replaced.let_go()
 
     async def once(self) -> bool:
         """Makes samples of the turns that can be decided now, or drops them; True if anything changed or more is left.

@@ -26,7 +26,7 @@ _OLD = (
     "AND (state IS NULL OR state IN (?, ?)) AND (sessions.id IS NULL OR sessions.end_why IS NOT NULL) "
     "ORDER BY seq LIMIT ?"
 )
-TABLES_OF_TURNS = ("next_states", "verdicts", "feedback", "overrules", "samples", "lessons")
+TABLES_OF_TURNS = ("next_states", "verdicts", "feedback", "overrules", "samples", "lessons", "unmeant")
 
 
 def erase(sql: sqlite3.Connection, what: ForgetSelection) -> None:
@@ -41,6 +41,7 @@ def erase(sql: sqlite3.Connection, what: ForgetSelection) -> None:
         _unteach(sql, turn, is_answered=turn not in what.unsaid)
     for turn in what.thinned:
         samples.thin(sql, turn, what.turns, what.words)
+    _delete(sql, "unmeant", "since", (*what.turns, *what.unsaid))  # with what these say against other hints
     _delete(sql, "turns", "id", what.turns)  # and dependent rows
     _delete(sql, "sessions", "id", what.sessions)
     _delete(sql, "episodes", "id", what.episodes)

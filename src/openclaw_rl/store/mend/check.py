@@ -21,7 +21,7 @@ from openclaw_rl.store.codec import damaged
 from openclaw_rl.store.connection import in_plain_words
 from openclaw_rl.store.mend.salvage import drop_parentless
 from openclaw_rl.store.rows import VersionRow
-from openclaw_rl.store.tables import episodes, hints, ledger, samples, turns, versions
+from openclaw_rl.store.tables import episodes, hints, ledger, samples, turns, unmeant, versions
 
 MOST_SAID = 20  # messages of SQLite's own check
 LOST_STEP = "lost"  # the name of a step whose name is lost
@@ -240,6 +240,11 @@ def _hints(sql: sqlite3.Connection) -> Iterator[_Fault]:
         problem = _unreadable(lambda name=name: hints.get(sql, name))  # type: ignore[misc]
         if problem is not None:
             yield _Fault(f"hint {name}: {problem}", "forget it", _running(sql, "DELETE FROM hints WHERE id = ?", name))
+    for turn, *columns in sql.execute("SELECT turn, hints, since, undoing FROM unmeant").fetchall():
+        problem = _unreadable(lambda turn=turn, columns=columns: unmeant.unmeant_of(turn, *columns))  # type: ignore[misc]
+        if problem is not None:
+            forgets = _running(sql, "DELETE FROM unmeant WHERE turn = ?", turn)
+            yield _Fault(f"what was not meant of turn {turn}: {problem}", "forget it", forgets)
 
 
 def _readable_versions(sql: sqlite3.Connection) -> list[VersionRow]:

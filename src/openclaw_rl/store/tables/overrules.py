@@ -122,7 +122,7 @@ def _judge_anew(transaction: Transaction, said: Overrule) -> None:
         sql.execute(
             "INSERT INTO next_states VALUES (?, ?, ?)", (turn, NextStateSource.USER.value, codec.pack_json(messages))
         )
-    for table in ("lessons", "samples", "verdicts"):
+    for table in ("lessons", "samples", "verdicts", "unmeant"):
         sql.execute(f"DELETE FROM {table} WHERE turn = ?", (turn,))
     sql.execute("UPDATE turns SET state = 'paired', reason = NULL, step = NULL WHERE id = ?", (turn,))
     found = tuple(Hint(text.strip(), HintSource.OWNER) for text in said.hints)
