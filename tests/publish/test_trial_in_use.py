@@ -20,6 +20,7 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.errors import BeyondContextError, EngineError
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.trial_in_use import DEPARTS, DEPARTS_OF, TrialInUse
+from openclaw_rl.publish.tried_turns import STILL_TELLING
 from openclaw_rl.testing.turns import a_sample
 
 ANSWER, POLITE, WRONG = "Ann has 7 apples.$", "Dear Ann, you have 7 apples.$", "Dear Ann, you have 9 apples.$"
@@ -98,6 +99,22 @@ async def test_the_next_version_is_tried_on_the_requests_that_showed_it(tmp_path
         await flow.candidate(2, parent=0)
         assert await flow.stage.once()
         assert "of its replies to others are ones that the base model would not give" in (await flow.row(2)).why
+
+
+@pytest.mark.parametrize(("since", "is_known"), [(60, True), (STILL_TELLING + 1, False)])
+async def test_these_requests_are_remembered_for_a_while_also_by_another_gate(
+    tmp_path: Path, since: int, is_known: bool
+) -> None:
+    minds = Knowing(knows={BASE: TOLD, version(1): LOST, version(2): LOST})
+    async with flowing(tmp_path, minds, replace(SETTINGS, probe_others=2)) as flow:
+        await learned(flow, 1)
+        await asked(flow, 1, *buys(1, 2, 3), *others(*range(10)))
+        await tried(flow)
+        await asked(flow, 0, *others(*range(10, 10 + since)))
+        flow.stage.gate = replace(flow.stage.gate)  # a restart
+        await flow.candidate(2, parent=0)
+        assert await flow.stage.once()
+        assert ("of its replies to others" in (await flow.row(2)).why) is is_known
 
 
 async def test_a_sound_version_is_tried_to_the_end_once_and_stays(tmp_path: Path) -> None:

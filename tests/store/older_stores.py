@@ -20,7 +20,7 @@ UNDO = {
     10: "ALTER TABLE bodies DROP COLUMN masked;",
     11: "DROP TABLE episode_steps; DROP TABLE episodes;",
     12: "DROP TABLE overrules; DROP INDEX verdicts_scored; DROP INDEX sessions_seen;",
-    13: "DROP TABLE unmeant;",
+    13: "DROP TABLE unmeant; DROP TABLE telling;",
 }
 
 

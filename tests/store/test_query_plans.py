@@ -16,7 +16,17 @@ from openclaw_rl.core.next_state import Feedback, NextState, NextStateSource
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import PolicyVersion
 from openclaw_rl.store.connection import open_writer
-from openclaw_rl.store.tables import episodes, hints, ledger, listing, samples, sessions, turns, unmeant, versions
+from openclaw_rl.store.tables import (
+    episodes,
+    hints,
+    ledger,
+    listing,
+    samples,
+    sessions,
+    turns,
+    unmeant,
+    versions,
+)
 from openclaw_rl.store.threads import Transaction
 from openclaw_rl.testing.turns import a_sample, a_turn
 

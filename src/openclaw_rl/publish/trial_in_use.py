@@ -214,7 +214,7 @@ class TrialInUse:
             log.warning("version=%s departs in use; before=%s share=%.3f", trial.path[0], before, share)
             if share <= most:
                 names = tuple(turn.id for turn in turns)
-                self.gate.turns.telling.update(names)
+                await self.store.telling.add(names)
                 return DamagedVersion(version, trial.path[0], tuple(trial.shares), names)
         return None
 

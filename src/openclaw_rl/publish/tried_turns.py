@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from openclaw_rl.core.ledger import State
@@ -18,6 +18,8 @@ from openclaw_rl.store.tables.effects import AnsweredRequest
 
 RECENT = 50  # rows searched for prompts
 FOR_COMPLAINTS = 200  # requests searched for complaints
+STILL_TELLING = 200  # requests for as long as which one that showed damage is remembered
+MOST_TELLING = 12  # of those
 
 
 def after_complaints(answered: Sequence[AnsweredRequest], *, until_accepted: bool = False) -> set[str]:
@@ -50,7 +52,6 @@ class TriedTurns:
     store: Store
     renderer: Renderer
     settings: PublishSettings
-    telling: set[str] = field(default_factory=set)  # turns whose replies showed that a version was damaged
 
     async def kept(self, candidate: VersionRow) -> list[Sample]:
         """The newest samples with hints on which versions of this scope were trained, without the candidate's own."""
@@ -121,10 +122,19 @@ class TriedTurns:
         """
         used = {turn.prompt.tokens for turn in tried}
         users = {turn.user for turn in tried}
-        rows = await self.store.rows(limit=RECENT, are_steps=False)
+        telling = await self._telling()
+        recent = await self.store.rows(limit=RECENT, are_steps=False)
+        rows = [*telling.values(), *(row for row in recent if row.turn.id not in telling)]
         liked = {row.turn.id for row in rows if row.verdict is None or not row.verdict.hints}
         turns = [turn for tokens, turn in self._by_prompt(rows).items() if tokens not in used]
         taught = await self._taught(candidate)
         turns = [turn for turn in turns if turn.id not in taught and turn.id not in later]
-        turns.sort(key=lambda turn: (turn.id not in self.telling, turn.user in users, turn.id not in liked))
+        turns.sort(key=lambda turn: (turn.id not in telling, turn.user in users, turn.id not in liked))
         return turns
+
+    async def _telling(self) -> dict[str, TurnRow]:
+        """The latest requests whose replies showed that a version was damaged, newest first, if not too long ago."""
+        names = await self.store.telling.newest(limit=MOST_TELLING)
+        latest = {one.turn for one in await self.store.effects.answered(limit=STILL_TELLING)} if names else set()
+        rows = [await self.store.row(name) for name in names if name in latest]
+        return {row.turn.id: row for row in rows if row is not None}

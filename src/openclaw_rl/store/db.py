@@ -46,6 +46,7 @@ from openclaw_rl.store.tables.overrules import OverruleBook
 from openclaw_rl.store.tables.overview import overview
 from openclaw_rl.store.tables.seen import SeenBook
 from openclaw_rl.store.tables.sessions import SessionStatus, standing
+from openclaw_rl.store.tables.telling import TellingBook
 from openclaw_rl.store.tables.turns import ServedTurn
 from openclaw_rl.store.tables.unmeant import UnmeantBook
 from openclaw_rl.store.threads import Reader, Transaction, Writer
@@ -58,8 +59,8 @@ class Store:
     """The rows of one installation; `hints` are users', `episodes` attempts at tasks, `forgettings` what was erased on
     request, `orders` the owner's standing ones, `overrules` their verdicts, `effects` the effects of versions,
     `exports` records written to files, `seen` what the page shows, `keeping` which weights are kept, `refusals` the
-    samples that refused versions returned, `unmeant` hints that were misheard or replaced, `pictures` screenshots of
-    episodes.
+    samples that refused versions returned, `unmeant` hints that were misheard or replaced, `telling` requests that
+    showed damage, `pictures` screenshots of episodes.
     """
 
     @classmethod
@@ -111,6 +112,7 @@ class Store:
         self.overrules = OverruleBook(self.hints, self._reader)
         self.seen = SeenBook(self._reader, self._writer)
         self.unmeant = UnmeantBook(self._writer, self._reader)
+        self.telling = TellingBook(self._writer, self._reader)
         self.pictures = PictureBook(home, self._writer, self._reader, most_bytes=picture_bytes)
         self._is_closed = False
 

@@ -140,6 +140,10 @@ CREATE TABLE unmeant (
   undoing BLOB
 );
 CREATE INDEX unmeant_replaced ON unmeant (user, seq) WHERE since IS NOT NULL;
+CREATE TABLE telling (
+  seq  INTEGER PRIMARY KEY,
+  turn TEXT NOT NULL UNIQUE REFERENCES turns (id) ON DELETE CASCADE
+);
 """,
 }
 NEWEST = max(STEPS) + 1

@@ -128,6 +128,12 @@ CREATE TABLE unmeant (
 );
 CREATE INDEX unmeant_replaced ON unmeant (user, seq) WHERE since IS NOT NULL;
 
+-- Turns whose requests showed that a version in service was damaged.
+CREATE TABLE telling (
+  seq  INTEGER PRIMARY KEY,
+  turn TEXT NOT NULL UNIQUE REFERENCES turns (id) ON DELETE CASCADE
+);
+
 -- Attempts at tasks, and which turns they took. `group_name`, with user and task: the episodes it is compared with.
 CREATE TABLE episodes (
   seq         INTEGER PRIMARY KEY,
