@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from openclaw_rl.cluster import keeper
+from openclaw_rl.cluster import keeper, node
 from openclaw_rl.cluster.node import NodeActor, digest_of
 from openclaw_rl.testing.ray_nodes import is_alive
 
@@ -128,3 +129,59 @@ async def test_without_ray_the_start_says_what_to_install(tmp_path: Path, monkey
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     with pytest.raises(ConfigError, match=r"Ray is not installed here. Run `pip install 'openclaw-rl\[ray\]'`"):
         await Cluster.join("auto", [Group("policy", 1)])
+
+
+# A process that has a folder as an actor has, until it is killed.
+HOLDER = """
+import time
+from openclaw_rl.cluster.node import own_folder
+folder, lock = own_folder()
+(folder / "sent").write_text("much")
+print(folder, flush=True)
+time.sleep(600)
+"""
+
+
+def ended(holder: subprocess.Popen[str]) -> None:
+    holder.kill()
+    holder.wait()
+    assert holder.stdout is not None
+    holder.stdout.close()
+
+
+def test_what_a_killed_actor_left_is_removed_by_the_next_one_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setattr(node, "CACHE", cache)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    holders = [subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    folders = [Path(holder.stdout.readline().strip()) for holder in holders if holder.stdout is not None]
+    coming = [cache / f"{folder.name}-abc" for folder in folders]
+    for folder in (*coming, cache / "abc", tmp_path / "openclaw-rl-node-making"):  # the last has no lock yet
+        folder.mkdir(parents=True)
+    ended(holders[0])
+    try:
+        own, handle = node.own_folder()
+        node.remove_left()
+        assert not folders[0].exists() and not coming[0].exists()
+        stay = (folders[1] / "sent", coming[1], cache / "abc", tmp_path / "openclaw-rl-node-making", own)
+        assert all(path.exists() for path in stay)
+        os.close(handle)
+    finally:
+        ended(holders[1])
+
+
+async def test_a_folder_is_in_use_while_the_keeper_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node, "CACHE", tmp_path / "cache")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    actor = NodeActor(SOURCE)
+    folder = actor._folder
+    await actor.start(["", "-c", "import time; time.sleep(600)"], {})
+    os.close(actor._lock)  # as if the actor were gone
+    node.remove_left()
+    assert folder.exists()
+    await actor.end()
+    assert not folder.exists()

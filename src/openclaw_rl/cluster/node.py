@@ -6,6 +6,8 @@ Ray sends this class by value, so a node needs only the standard library and Ray
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +20,7 @@ from pathlib import Path
 
 CACHE = Path("~/.cache/openclaw-rl")
 PIECE = 1 << 23
+PREFIX, LOCK = "openclaw-rl-node-", "lock"
 
 
 def digest_of(folder: Path, names: Sequence[str]) -> str:
@@ -31,12 +34,43 @@ def digest_of(folder: Path, names: Sequence[str]) -> str:
     return total.hexdigest()
 
 
+def own_folder() -> tuple[Path, int]:
+    """A new temporary folder, and a file descriptor by which it is locked for as long as any process has it open."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if (folder / LOCK).exists():
+            return folder, handle
+        os.close(handle)  # removed by another actor just before it was locked
+
+
+def remove_left() -> None:
+    """Removes the temporary folders of actors that were killed together with their keepers, and unfinished transfers.
+
+    Those that a process has locked stay, and those of other users.
+    """
+    above = Path(tempfile.gettempdir())
+    for folder in above.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            handle = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(handle)
+    for coming in CACHE.expanduser().glob(f"{PREFIX}*-*"):
+        if not (above / coming.name.rpartition("-")[0]).exists():
+            shutil.rmtree(coming, ignore_errors=True)
+
+
 class NodeActor:
     """One place on a node. `keeper` is the text of keeper.py."""
 
     def __init__(self, keeper: str) -> None:
         self._keeper = keeper
-        self._folder = Path(tempfile.mkdtemp(prefix="openclaw-rl-node-"))
+        remove_left()
+        self._folder, self._lock = own_folder()
         self._process: asyncio.subprocess.Process | None = None
         self._how = ""
 
@@ -90,6 +124,7 @@ class NodeActor:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=held,
+            pass_fds=(self._lock,),  # the folder is in use until both have ended
         )
         assert process.stdin is not None and process.stdout is not None
         asked = {
