@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -173,17 +174,30 @@ def test_what_a_killed_actor_left_is_removed_by_the_next_one_and_nothing_else(
         ended(holders[1])
 
 
+# Writes down what it does when it is asked to end.
+SAYS_HOW = """
+import os, pathlib, signal, time
+file = pathlib.Path(os.environ["FILE"])
+file.with_suffix(".new").write_text(str(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL))
+file.with_suffix(".new").rename(file)
+time.sleep(600)
+"""
+
+
 async def test_a_folder_is_in_use_while_the_keeper_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node, "CACHE", tmp_path / "cache")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     actor = NodeActor(SOURCE)
     folder = actor._folder
-    await actor.start(["", "-c", "import time; time.sleep(600)"], {})
+    await actor.start(["", "-c", SAYS_HOW], {"FILE": str(tmp_path / "how")})
+    while not (tmp_path / "how").exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
     os.close(actor._lock)  # as if the actor were gone
     node.remove_left()
     assert folder.exists()
     await actor.end()
     assert not folder.exists() and await actor.wait()
+    assert (tmp_path / "how").read_text() == "True"  # it ends as soon as it is asked to
     assert actor._process is not None
     await actor._process.wait()  # and its pipes are closed

@@ -24,7 +24,8 @@ def main() -> None:
         os._exit(0)
     os.setsid()
     asked = json.loads(sys.stdin.readline())
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it must end after its process
+    # It must end after its process, which would ignore an ignored signal, too, but does not inherit a handler.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     try:
         child = subprocess.Popen(
             asked["command"],
