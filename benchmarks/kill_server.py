@@ -73,6 +73,9 @@ class WritingTrainer:
         self._turns = tuple(sample.turn for sample in samples)
         return StepReport(took_step=True, metrics={"train_samples": float(len(samples))})
 
+    async def prepare(self) -> None:
+        """Nothing to do."""
+
     async def rebase(self, *, resume: Path, under: Path | None) -> None:
         """Never asked: there is one scope."""
         raise NotImplementedError

@@ -196,6 +196,9 @@ class SoakTrainer:
         self.steps += 1
         return StepReport(took_step=True, metrics={"train_samples": float(len(samples))})
 
+    async def prepare(self) -> None:
+        """Nothing to do."""
+
     async def rebase(self, *, resume: Path, under: Path | None) -> None:
         """Nothing to do."""
 

@@ -62,6 +62,9 @@ class Here:
 
     trainer: LoraTrainer
 
+    async def prepare(self) -> None:
+        pass
+
     async def step(
         self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
     ) -> StepReport:

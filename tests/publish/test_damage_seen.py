@@ -17,6 +17,7 @@ from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.verdict import Verdict, VerdictSource
 from openclaw_rl.core.version import BASE, PolicyVersion
+from openclaw_rl.core.width import Width
 from openclaw_rl.publish.gate import GateReport
 from openclaw_rl.publish.replies import BaseReplies
 from openclaw_rl.publish.settings import PublishSettings
@@ -239,7 +240,7 @@ async def test_of_requests_that_nobody_made_those_are_used_that_the_base_model_k
     minds = Knowing(knows={BASE: base})
     async with flowing(tmp_path, minds) as flow:
         replies = BaseReplies(flow.engine, (END,), 64)
-        prompts = TrialPrompts(flow.store, flow.engine, Opening(last_message), replies, (END,))
+        prompts = TrialPrompts(flow.store, flow.engine, Opening(last_message), replies, (END,), Width())
         own = await prompts.of_turns([turn("a", "How many?", answer=ANSWER)], VersionLessons(["Be brief."]))
         bare, after_the_reply, _with_the_hint = own[0].readings
         assert (bare, "".join(map(chr, after_the_reply.tokens))) == (

@@ -67,10 +67,14 @@ async def test_a_process_killed_in_mid_step_is_replaced_and_nothing_is_lost(
     trainer = TrainerProcess(trainer_model, SETTINGS)
     assert trainer.pid is None  # it starts when it is needed
     try:
+        await trainer.prepare()
+        ahead = trainer.pid
+        assert ahead is not None
+        await trainer.prepare()
         await trainer.step(recorder.batch(), resume=None)
         first = await trainer.export(tmp_path / "1", ONE)
         pid = trainer.pid
-        assert pid is not None
+        assert pid == ahead
         step = asyncio.create_task(trainer.step(recorder.long_batch(), resume=first.folder))
         await busy(pid)
         os.kill(pid, signal.SIGKILL)

@@ -128,6 +128,9 @@ class Trainer(Protocol):
     def progress(self) -> StepProgress | None:
         """The last known progress of the step under way; None if there is no step, or nothing is known."""
 
+    async def prepare(self) -> None:
+        """Begins what the next step needs in any case, such as loading the model; a step is likely to come soon."""
+
     async def step(
         self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
     ) -> StepReport:

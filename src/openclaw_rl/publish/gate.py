@@ -12,12 +12,13 @@ from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import Sample
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import PolicyVersion
+from openclaw_rl.core.width import Width
 from openclaw_rl.publish import replies, wishes
 from openclaw_rl.publish.divergence import distance
 from openclaw_rl.publish.replies import BaseReplies, DepartureShare, TrialPrompt, mean_departure
 from openclaw_rl.publish.settings import PublishSettings
 from openclaw_rl.publish.tasks import TaskProbe
-from openclaw_rl.publish.trial_prompts import AT_ONCE, TrialPrompts, VersionLessons
+from openclaw_rl.publish.trial_prompts import TrialPrompts, VersionLessons
 from openclaw_rl.publish.tried_turns import TriedTurns
 from openclaw_rl.publish.versions import ancestors
 from openclaw_rl.publish.wishes import MeanShift, RepeatedWishes, most_against, without_yielding
@@ -76,13 +77,14 @@ class Gate:
     stop_ids: tuple[int, ...]
     settings: PublishSettings
     tasks: TaskProbe | None = None
+    width: Width = field(default_factory=Width)
     _base: BaseReplies = field(init=False)
     _prompts: TrialPrompts = field(init=False)
     turns: TriedTurns = field(init=False)
 
     def __post_init__(self) -> None:
         self._base = BaseReplies(self.engine, self.stop_ids, self.settings.probe_tokens)
-        self._prompts = TrialPrompts(self.store, self.engine, self.renderer, self._base, self.stop_ids)
+        self._prompts = TrialPrompts(self.store, self.engine, self.renderer, self._base, self.stop_ids, self.width)
         self.turns = TriedTurns(self.store, self.renderer, self.settings)
 
     def let_go(self) -> None:
@@ -282,8 +284,10 @@ class Gate:
             many = await self._prompts.of_nobody(known, own, most=MOST_UNASKED, in_doubt=True)
             tried = {prompt.bare.tokens for prompt in unasked}
             more = [one for one in many if one.bare.tokens not in tried]
-            for first in range(0, len(more), AT_ONCE):  # all at once would slow users' replies
-                group += await self._departures(attempt, more[first : first + AT_ONCE])
+            while more:  # all at once would slow users' replies
+                next_ones = more[: self.width.now()]
+                group += await self._departures(attempt, next_ones)
+                more = more[len(next_ones) :]
             if len(group) < LEAST_UNASKED:
                 group.clear()
 

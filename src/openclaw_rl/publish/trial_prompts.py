@@ -21,6 +21,7 @@ from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
+from openclaw_rl.core.width import Width
 from openclaw_rl.errors import RequestError
 from openclaw_rl.publish.replies import BaseReplies, ScoredReply, TrialPrompt, is_loop
 from openclaw_rl.store.db import Store
@@ -28,7 +29,6 @@ from openclaw_rl.store.db import Store
 LESS_SURE = 1.5  # times as uncertain, in nats a token, as for the users' own prompts
 MADE_UP, MADE_UP_IN_DOUBT = 3, 64  # requests that the base model generates
 FIRST_SEED = 100_000  # of theirs; teaching takes the seeds from 0 (`teach/made_up.py`), and taught ones show no damage
-AT_ONCE = 2  # of many requests that are generated or answered together: users' replies should not be slowed
 MADE_TOKENS = 64  # the longest of them
 SHORTEST = 8  # letters of a request
 LOOKED_AT = 8  # generated requests that are considered for each version
@@ -62,6 +62,7 @@ class TrialPrompts:
     renderer: Renderer
     base: BaseReplies
     stop_ids: tuple[int, ...]
+    width: Width
     _made_up: list[str | None] = field(default_factory=list)  # by seed; None if a seed gave no request
 
     async def of_turns(self, turns: Sequence[Turn], known: VersionLessons) -> list[TrialPrompt]:
@@ -177,7 +178,7 @@ class TrialPrompts:
             return []
         tried = self._made_up
         while len(tried) < count:
-            seeds = range(FIRST_SEED + len(tried), FIRST_SEED + min(count, len(tried) + AT_ONCE))
+            seeds = range(FIRST_SEED + len(tried), FIRST_SEED + min(count, len(tried) + self.width.now()))
             tried += await asyncio.gather(*(self._one_made_up(*opening, seed) for seed in seeds))
         return list(dict.fromkeys(text for text in tried[:count] if text is not None))
 

@@ -22,6 +22,7 @@ from openclaw_rl.core.host import Host
 from openclaw_rl.core.message import Json
 from openclaw_rl.core.protocols import Chat, Engine, Judge, Trainer
 from openclaw_rl.core.sample import Wants
+from openclaw_rl.core.width import IDLE, Width
 from openclaw_rl.doctor.install import home_findings
 from openclaw_rl.doctor.learning import Loop, status_of
 from openclaw_rl.engines.open import open_engine
@@ -271,10 +272,12 @@ def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Ins
     store, engine, renderer = built.store, built.engine, built.renderer
     keys = built.keys or Keys({OWNER: key})
     served = ServedVersions(store, engine, keep_loaded=config.publish.keep_loaded, room=_room(config))
-    publishing = _publishing(config, built, served)
+    # Half of the engine's places stay free for users, who may come at any moment.
+    width = Width(lambda: activity.is_idle, min(IDLE, config.engine.max_rows // 2))
+    publishing = _publishing(config, built, served, width)
     bridge = bridge_of(config, store, engine, renderer, served)
     rules, remaking = _rules(config, keys), RebuildBlockers()
-    teaching = teach_stage_of(config, bridge, renderer, rules, publishing)
+    teaching = teach_stage_of(config, bridge, renderer, rules, publishing, width=width)
     outcomes = outcome_stage_of(config, store, renderer, rules, built.judge)
     training = TrainStage(
         store,
@@ -292,6 +295,7 @@ def assembled(config: Config, folder: Path, key: str, built: SharedParts) -> Ins
         version_settled=publishing.version_settled,
     )
     teaching.leave_steps_alone(lambda: training.turns_in_step)
+    teaching.before_samples = training.expect_step
     publishing.is_idle = lambda: activity.is_idle and teaching.is_resting and not training.turns_in_step
     judging = JudgeStage(store, built.judge, config.judge, is_idle=lambda: activity.is_idle)
     return Installation(
@@ -348,10 +352,10 @@ def _room(config: Config) -> int:
     return config.engine.max_full_versions if is_full else config.engine.max_versions
 
 
-def _publishing(config: Config, built: SharedParts, served: ServedVersions) -> PublishStage:
+def _publishing(config: Config, built: SharedParts, served: ServedVersions, width: Width) -> PublishStage:
     store, engine, renderer, settings = built.store, built.engine, built.renderer, config.publish
     ends = renderer.ends(engine.info.eos_ids)
-    gate = Gate(store, engine, renderer, ends, settings, _tasks(config, engine, renderer))
+    gate = Gate(store, engine, renderer, ends, settings, _tasks(config, engine, renderer), width)
     watch, trial = Watch(store, engine, served, settings), TrialInUse(store, served, gate, settings)
     return PublishStage(store, served, gate, settings, watch, trial)
 

@@ -11,6 +11,7 @@ from openclaw_rl.core.protocols import Engine, Judge, TakesBack
 from openclaw_rl.core.scope import Owner, own_scope, scope_of
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.core.width import Width
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.judge.llm import LlmJudge
 from openclaw_rl.judge.signals import followup_hint
@@ -51,13 +52,19 @@ def bridge_of(
 
 
 def teach_stage_of(
-    config: Config, bridge: BridgeStage, renderer: ChatRenderer, rules: LearningRules, publishing: TakesBack
+    config: Config,
+    bridge: BridgeStage,
+    renderer: ChatRenderer,
+    rules: LearningRules,
+    publishing: TakesBack,
+    *,
+    width: Width,
 ) -> TeachStage:
     """The teaching stage; the base model is asked if it is the teacher that the method distils."""
     method, prober = config.trainer.method, bridge.prober
     base = hindsight = misheard = replaced = None
     if config.teach.demonstrations and method.teacher is TeacherKind.BASE and method.moves_to_target:
-        others = _other_replies(bridge, renderer)
+        others = _other_replies(bridge, renderer, width)
         base = Demonstrator(prober.engine, prober.current, renderer, prober.stop_ids, config.teach, others)
         hindsight = Hindsight(prober.engine, renderer)
         misheard = MisheardHints(bridge.store, prober.engine, renderer, bridge.hints, publishing, followup_hint)
@@ -82,7 +89,7 @@ def outcome_stage_of(
     return OutcomeStage(store, renderer, config.episodes, rules, config.trainer.method.step_coefficient, steps)
 
 
-def _other_replies(bridge: BridgeStage, renderer: ChatRenderer) -> OtherReplies:
+def _other_replies(bridge: BridgeStage, renderer: ChatRenderer, width: Width) -> OtherReplies:
     """Replies to other requests: a user's own come from the store, others from the model's template."""
     prober, store = bridge.prober, bridge.store
 
@@ -101,9 +108,9 @@ def _other_replies(bridge: BridgeStage, renderer: ChatRenderer) -> OtherReplies:
         return next_state.messages if next_state is not None and next_state.source is NextStateSource.USER else ()
 
     ends, settings = prober.stop_ids, bridge.settings
-    made_up = MadeUpRequests(prober.engine, ends, opens_of(renderer))
+    made_up = MadeUpRequests(prober.engine, ends, opens_of(renderer), width)
     requests = OtherRequests(renderer, settings, earlier, wished, answered, made_up)
-    return OtherReplies(prober.engine, renderer, ends, settings, requests)
+    return OtherReplies(prober.engine, renderer, ends, settings, requests, width=width)
 
 
 async def opening_of(store: Store, name: str | None) -> Turn | None:

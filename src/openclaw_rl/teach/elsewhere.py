@@ -16,6 +16,7 @@ from openclaw_rl.core.protocols import Engine, Renderer
 from openclaw_rl.core.sample import HintPrompt, OtherRequestReply, SampledReply
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
+from openclaw_rl.core.width import Width
 from openclaw_rl.errors import BeyondContextError, RequestError
 from openclaw_rl.teach.asking import are_shown, concerns, reply_logp
 from openclaw_rl.teach.contradictions import ContentCheck, ContradictionCounts
@@ -27,7 +28,6 @@ from openclaw_rl.teach.slips import slips, sources
 
 log = logging.getLogger(__name__)
 DRAWS, DRAW_SEEDS = 4, 1_000  # of a reply to several hints until it shows all of them, and between their seeds
-AT_ONCE = 2  # requests that are handled at the same time
 WARMTH = 0.7  # the temperature of replies, about as in use, so that each way to begin occurs as often as it is chosen
 LEAST_CHECKS = 16  # if `checks` are not set to fewer
 CHECK_TOKENS, CHECK_PROMPT = 4_000, 2_048  # of the replies to more than these, and the longest prompt with more
@@ -68,6 +68,7 @@ class OtherReplies:
     settings: TeachSettings
     requests: OtherRequests
     warmth: float = WARMTH
+    width: Width = field(default_factory=Width)
     contradictions: ContradictionCounts = field(default_factory=ContradictionCounts)
     _unhinted: OrderedDict[tuple[tuple[int, ...], int, int], SampledReply | None] = field(default_factory=OrderedDict)
     _pairs: OrderedDict[tuple[str, str], bool] = field(default_factory=OrderedDict)  # whether two hints are rivals
@@ -181,7 +182,7 @@ class OtherReplies:
             told = await self._told(turn, request, hint, seed)
             return None if told is None else await leaning.leans(words_of(request.messages), told)
 
-        lean = await _each(drawn, leans)
+        lean = await self._each(turn, drawn, leans)
         chosen = [request for request, is_leaning in zip(drawn, lean, strict=True) if is_leaning][:MOST]
         others = [request for request, is_leaning in zip(drawn, lean, strict=True) if is_leaning is False]
         log.info(
@@ -189,6 +190,19 @@ class OtherReplies:
             turn.id, sum(found), len(found), len(chosen), len(drawn),
         )  # fmt: skip
         return chosen, others[: self.settings.checks]
+
+    async def _each(
+        self, turn: Turn, requests: Sequence[Request], ask: Callable[[Request, int], Awaitable[T | None]]
+    ) -> list[T | None]:
+        """What is answered to each request and its place as the seed; None if the model's context has no room."""
+
+        async def one(place: int) -> T | None:
+            try:
+                return await ask(requests[place], place)
+            except BeyondContextError:
+                return None
+
+        return await self.width.each(range(len(requests)), one, tokens=len(turn.prompt))
 
     async def _told(self, turn: Turn, request: Request, hint: str, seed: int) -> OtherRequestReply | None:
         """A reply to a request with this hint alone, unchecked; None if there is none."""
@@ -203,7 +217,7 @@ class OtherReplies:
     async def _all(
         self, turn: Turn, requests: Sequence[Request], hint: str, known: Sequence[PlacedHint]
     ) -> list[Shown | None]:
-        return await _each(requests, lambda request, seed: self._shown(turn, request, hint, known, seed))
+        return await self._each(turn, requests, lambda one, seed: self._shown(turn, one, hint, known, seed))
 
     async def _shown(
         self, turn: Turn, request: Request, hint: str, known: Sequence[PlacedHint], seed: int
@@ -354,20 +368,6 @@ class OtherReplies:
             return await asyncio.to_thread(self.renderer.prompt, messages, turn.tools, None, options=turn.options)
         except (RequestError, ValueError):
             return None
-
-
-async def _each(requests: Sequence[Request], ask: Callable[[Request, int], Awaitable[T | None]]) -> list[T | None]:
-    """What is answered to each request and its place as the seed; None if the model's context has no room for it."""
-    at_once = asyncio.Semaphore(AT_ONCE)
-
-    async def one(request: Request, seed: int) -> T | None:
-        async with at_once:
-            try:
-                return await ask(request, seed)
-            except BeyondContextError:
-                return None
-
-    return await asyncio.gather(*(one(request, seed) for seed, request in enumerate(requests)))
 
 
 def _with(messages: Sequence[Message], hints: Sequence[str]) -> tuple[Message, ...]:

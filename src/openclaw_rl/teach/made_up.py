@@ -17,12 +17,12 @@ from openclaw_rl.core.protocols import Engine
 from openclaw_rl.core.sampling import Sampling
 from openclaw_rl.core.turn import Turn
 from openclaw_rl.core.version import BASE
+from openclaw_rl.core.width import Width
 from openclaw_rl.render.renderer import ChatRenderer
 from openclaw_rl.render.template import user_opening
 from openclaw_rl.teach.asking import reply_logp, sampled_reply
 from openclaw_rl.wording.words import words_in
 
-AT_ONCE = 2  # requests that are generated at the same time
 REQUEST_TOKENS = 128  # the longest request that is generated
 LEAST_WORDS = 3  # of a generated request
 REQUEST_WARMTH = 1.3  # their temperature: unusual names and numbers show what a reply takes from its request
@@ -63,6 +63,7 @@ class MadeUpRequests:
     engine: Engine
     stop_ids: tuple[int, ...]
     opens: Opens
+    width: Width = field(default_factory=Width)
     _held: OrderedDict[tuple[int, ...], list[str | None]] = field(default_factory=OrderedDict)
 
     def let_go(self) -> None:
@@ -82,7 +83,7 @@ class MadeUpRequests:
         while len(self._held) > OPENINGS_HELD:
             self._held.popitem(last=False)
         while len(tried) < draws:
-            seeds = range(len(tried), len(tried) + AT_ONCE)
+            seeds = range(len(tried), len(tried) + self.width.now(len(opening.ids)))
             for words in await asyncio.gather(*(self._request(opening, seed) for seed in seeds)):
                 tried.append(None if words in tried else words)
         return tried[:draws]

@@ -50,6 +50,7 @@ class TeachStage:
     floods: DailyCounts | None = None  # made from the settings if none is given
     looking_at: int = 0  # judged turns that are being examined
     is_resting: bool = False  # nothing that waits can be decided now
+    before_samples: Callable[[], None] = lambda: None  # called when samples are about to be made
     _in_vain: CorrectionMonitor = field(init=False)
     _against: dict[tuple[str, str], bool] = field(default_factory=dict)  # by turn and hint
     _looked: int = 0  # turns judged up to here were examined, and wait for their sessions
@@ -193,6 +194,8 @@ class TeachStage:
                 await self.publishing.take_back(found.user, found.since, found.wish)
         contributing, complete = await self._sessions([row for row in rows if row.turn.id not in refused])
         decided = admission(rows, self.rules.wants, refused=refused, contributing=contributing, complete=complete)
+        if decided.samples:
+            self.before_samples()
         for row in sorted(decided.samples, key=lambda row: row.turn.at_s):  # `answers` needs earlier decisions
             await self._samples.admit(row, None)
             self.looking_at -= 1

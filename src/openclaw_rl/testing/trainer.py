@@ -29,7 +29,8 @@ class ScriptedTrainer:
     """Answers each step with `answer`, and writes weights that record what they were made of, deterministically.
 
     An entry of a script, or what `answer` raises, may be the TrainerError to raise. `batches` records the turns of each
-    step, `resumed`, `under` and `gentleness` its arguments, `rebased` the calls of `rebase`.
+    step, `resumed`, `under` and `gentleness` its arguments, `rebased` the calls of `rebase`, `prepared` counts those of
+    `prepare`.
     """
 
     answer: Callable[[Sequence[Sample]], StepReport] = honest
@@ -38,10 +39,15 @@ class ScriptedTrainer:
     resumed: list[Path | None] = field(default_factory=list)
     under: list[Path | None] = field(default_factory=list)
     rebased: list[tuple[Path, Path | None]] = field(default_factory=list)
+    prepared: int = 0
     before_export: Callable[[], Awaitable[object]] | None = None  # once
     export_error: Exception | None = None
     progress: StepProgress | None = None
     _made_of: str | None = None  # what the present weights were made of; None without weights
+
+    async def prepare(self) -> None:
+        """Records it."""
+        self.prepared += 1
 
     async def step(
         self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0

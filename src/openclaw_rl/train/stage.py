@@ -22,6 +22,7 @@ from openclaw_rl.core.protocols import Teaching, Trainer
 from openclaw_rl.core.sample import Wants
 from openclaw_rl.core.stage import StageReport
 from openclaw_rl.core.version import SHARED, PolicyVersion
+from openclaw_rl.errors import TrainerError
 from openclaw_rl.store.db import Store
 from openclaw_rl.train import folders
 from openclaw_rl.train.costs import KEPT, Costs, ScopeTurns
@@ -68,6 +69,7 @@ class TrainStage:
     _is_at_gate: bool = False
     _training: str = ""  # the scope that a step is taken for
     _riders: int = 0  # as of the last look at what is ready
+    _preparing: asyncio.Future[None] | None = None
 
     def __post_init__(self) -> None:
         self._parts = StepParts(
@@ -138,11 +140,30 @@ class TrainStage:
         if self.before_steps is not None:
             await self.before_steps()
         await self.start()
-        while True:
-            if not await self.once():
-                self._status = replace(self._status, is_resting=not self._is_at_gate)
-                await self._rest()
-                self._status = replace(self._status, is_resting=False)
+        try:
+            while True:
+                if not await self.once():
+                    self._status = replace(self._status, is_resting=not self._is_at_gate)
+                    await self._rest()
+                    self._status = replace(self._status, is_resting=False)
+        finally:
+            if self._preparing is not None:
+                self._preparing.cancel()
+                await asyncio.gather(self._preparing, return_exceptions=True)
+
+    def expect_step(self) -> None:
+        """A sample is about to be made, so the trainer is started meanwhile. Returns at once."""
+        if self._preparing is None or self._preparing.done():
+            self._preparing = asyncio.ensure_future(self._prepare())
+
+    async def _prepare(self) -> None:
+        is_soon = self._status.ready + 1 >= self.settings.needed and not self._status.is_training
+        if not is_soon or await self.store.orders.frozen_since_s() is not None:
+            return
+        try:
+            await self.trainer.prepare()
+        except TrainerError as problem:
+            log.info("the trainer cannot be started ahead of the step, which will try again: %s", problem)
 
     async def start(self) -> None:
         """Removes what a crash left of a step that was never committed: its samples wait, so it is taken again.

@@ -68,6 +68,11 @@ class TrainerProcess:
         """The last reported progress of the current step; None if there is none."""
         return None if self._heard is None else replace(self._heard, spent_s=time.monotonic() - self._asked_s)
 
+    async def prepare(self) -> None:
+        """Starts the process and loads the model, if it does not run. Raises TrainerError."""
+        async with self._turn:
+            await self._ready(None)
+
     async def step(
         self, samples: Sequence[Sample], *, resume: Path | None, under: Path | None = None, gentleness: int = 0
     ) -> StepReport:

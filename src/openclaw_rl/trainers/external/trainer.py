@@ -102,6 +102,9 @@ class ExternalTrainer:
         self._made = self.received / offer.lease
         return StepReport(took_step=True, metrics=metrics)
 
+    async def prepare(self) -> None:
+        """Nothing: whoever trains has everything ready, or not."""
+
     async def rebase(self, *, resume: Path, under: Path | None) -> None:
         """Raises TrainerError: only the local trainer bases users' or agents' versions on shared ones."""
         raise TrainerError("an external trainer cannot base one version on another", fix="set train.scopes = shared")
