@@ -207,7 +207,8 @@ def test_speeds_are_worked_by_hand() -> None:
     assert shape.active == 6400
     card = Card("slow", 1e6, 1e6)
     settings = MemorySettings(is_gpu=False, dtype="float32", users=2, context=100)
-    found = forecast(shape, settings, card, Habits(10, 4, 1.0, replies=5, updates=20), is_shared=False)
+    habits = Habits(10, 4, 1.0, replies=5, updates=20, answers=16, readings=3)
+    found = forecast(shape, settings, card, habits, is_shared=False)
     # read: 6,400 x 4 bytes, and 2 users x 100 tokens x 128 numbers x 4 bytes; computed: 2 x 6,400 x 2 operations
     assert found.decode_ms == pytest.approx(1e3 * (25_600 + 102_400) / 1e6)
     # 2 x 6,400 x 10 tokens at 0.4 of a million operations a second, half of both users' before one's own
@@ -217,6 +218,15 @@ def test_speeds_are_worked_by_hand() -> None:
     # one sample: 100 + 5 x (10 + 2 x 4) tokens read, 3 x 20 x 5 x 4 computed both ways: 2 x 6,400 x 1,390 / 400,000
     assert found.step_s == pytest.approx(44.48 * found.samples_a_step)
     assert found.samples_a_step >= 1.0
+    # 8 rows compute 8 x 2 x 6,400 operations, which takes longer than to read 82,944 bytes; 3 x 14 tokens are read, too
+    asked = 16 * 4 / 8 * 0.1024 + 3 * 14 * 2 * 6_400 / 400_000
+    assert found.asking_s == pytest.approx(asked)
+    wide = forecast(shape, settings, Card("wide", 1e6, 1e7), habits, is_shared=False)
+    assert wide.asking_s == pytest.approx(16 * 4 / 8 * (25_600 + 57_344) / 1e6 + 3 * 14 * 2 * 6_400 / 4_000_000)
+    assert found.served_s == pytest.approx(found.asking_s + found.step_s)
+    assert found.load == pytest.approx(found.turns_a_minute / 60 * 0.1 * 44.48)
+    together = forecast(shape, settings, card, habits, is_shared=True)
+    assert together.load == pytest.approx(found.turns_a_minute / 60 * 0.1 * (2 * 44.48 + found.asking_s))
 
 
 def test_more_users_get_fewer_tokens_each_and_more_together(four_billion: Path) -> None:
@@ -235,7 +245,7 @@ def test_a_trainer_that_falls_behind_is_named(four_billion: Path) -> None:
     ask = ["plan", "--model", str(four_billion), "--memory", "80", "--card", "h100", "--users"]
     few, many = (CliRunner().invoke(app, [*ask, users]) for users in ("1", "64"))
     assert "falls behind" not in few.output and "versions old" in few.output
-    assert "the trainer falls behind: a correction takes it" in many.output and "versions old" not in many.output
+    assert "learning falls behind: a correction takes the trainer" in many.output and "versions old" not in many.output
 
 
 def test_a_reply_without_tokens_is_refused(four_billion: Path) -> None:

@@ -136,11 +136,13 @@ def _forecast_lines(expected: Forecast, users: int) -> Iterator[str]:
     yield f"  {expected.tokens_a_second_most:.0f} for all together; an answer takes {expected.answer_s:.1f} s"
     if expected.load > 1:
         sample_s = expected.step_s / expected.samples_a_step
-        yield f"  the trainer falls behind: a correction takes it {sample_s:.1f} s,"
-        yield f"  and {expected.load:.1f} come in that time"
+        yield f"  learning falls behind: a correction takes the trainer {sample_s:.1f} s and the engine"
+        yield f"  {expected.asking_s:.1f} s, and {expected.load:.1f} come in that time"
         return
     yield f"  a step of {expected.samples_a_step:.1f} corrections takes {expected.step_s:.1f} s,"
-    yield f"  one every {expected.seconds_between_steps:.0f} s; a sample is {expected.staleness:.1f} versions old"
+    yield f"  one every {expected.seconds_between_steps:.0f} s; a sample is {expected.staleness:.1f} versions old."
+    yield f"  A correction is served after {expected.served_s:.0f} s; its demonstrations and gate take"
+    yield f"  {expected.asking_s:.1f} s of these"
 
 
 def _memory_settings(

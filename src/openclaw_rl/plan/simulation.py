@@ -6,17 +6,20 @@ and multiplies each token with the active weights:
     decode_s  = max(bytes read / bandwidth, 2 x active weights x users / flops)
     prompt_s  = 2 x active weights x new tokens / (flops x EFFICIENCY)
     sample_s  = 2 x active weights x (tokens read + 3 x updates x tokens of all replies) / (flops x EFFICIENCY)
+    asking_s  = answers x reply x decode_s of IDLE rows / IDLE + readings x prompt_s of a prompt and a reply
 
 Each user sends a prompt, reads the answer for `pause_s`, and so on; a share of the turns is corrected, and a step
 starts with the first correction. For each correction it learns from its own demonstrations and from replies to other
-requests, and takes sample_s. What the engine does for it is not counted: demonstrations and the gate. Staleness is the
-number of versions that were published between sampling and learning.
+requests, and takes sample_s. Before and after it the engine is asked, for demonstrations and by the gate: asking_s. A
+step and the questions for the next one go on side by side, on one device one after the other. Staleness is the number
+of versions that were published between sampling and learning.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from openclaw_rl.core.width import IDLE
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.plan.shape import ModelShape
 from openclaw_rl.plan.takes import BYTES, MemorySettings
@@ -64,6 +67,8 @@ class Habits:
     corrected: float = 0.1  # share of the turns
     replies: int = 20  # that are learned from for one correction: 13 to 23 in first corrections, if none gives content
     updates: int = 45  # of one step: 23 to 60 in first corrections
+    answers: int = 90  # that the engine gives for one correction: 75, 87 and 230 for a server's first three
+    readings: int = 200  # and replies that it only reads: 113, 253 and 210
 
     def __post_init__(self) -> None:
         least = min(self.prompt, self.reply, self.replies, self.updates)
@@ -82,8 +87,10 @@ class Forecast:
     tokens_a_second_most: float  # of all users, if all decode at the same time
     answer_s: float
     turns_a_minute: float
-    load: float  # the share of the time in which the trainer computes; above 1 it falls behind
+    load: float  # the share of the time in which learning computes; above 1 it falls behind
     step_s: float
+    asking_s: float  # what the engine does for one correction
+    served_s: float  # from a correction to the version that learned from it
     seconds_between_steps: float
     samples_a_step: float
     staleness: float  # versions
@@ -102,7 +109,8 @@ def forecast(shape: ModelShape, settings: MemorySettings, card: Card, habits: Ha
     read_once = settings.context + habits.replies * (habits.prompt + 2 * habits.reply)
     work = read_once + 3 * habits.updates * habits.replies * habits.reply
     sample_s = 2.0 * shape.active * work / (card.flops * EFFICIENCY) * (2.0 if is_shared else 1.0)
-    load = arriving * sample_s
+    asking_s = _asking_s(shape, settings, card, habits)
+    load = arriving * (sample_s + asking_s if is_shared else max(sample_s, asking_s))
     busy = min(MOST_BUSY, load)
     samples = max(1.0, busy / (1.0 - busy))  # samples that arrive during a step make the next one
     step_s = samples * sample_s
@@ -116,14 +124,29 @@ def forecast(shape: ModelShape, settings: MemorySettings, card: Card, habits: Ha
         turns_a_minute=60.0 * turns,
         load=load,
         step_s=step_s,
+        asking_s=asking_s,
+        served_s=asking_s + step_s,
         seconds_between_steps=between,
         samples_a_step=samples,
         staleness=(answer_s + habits.pause_s + 1.5 * step_s) / between,
     )
 
 
+def _asking_s(shape: ModelShape, settings: MemorySettings, card: Card, habits: Habits) -> float:
+    """The engine's time for one correction, while no user waits (`core/width.py`)."""
+    compute = 2.0 * shape.active * IDLE / card.flops
+    row = (habits.prompt + habits.reply) * shape.kv_numbers * settings.number
+    decode_s = max((_weights_read(shape, settings) + IDLE * row) / card.bandwidth, compute)
+    decode_s += STEP_OVERHEAD_S if settings.is_gpu else 0.0
+    read_s = 2.0 * shape.active * (habits.prompt + habits.reply) / (card.flops * EFFICIENCY)
+    return habits.answers * habits.reply * decode_s / IDLE + habits.readings * read_s
+
+
 def _bytes_read(shape: ModelShape, settings: MemorySettings) -> float:
+    return _weights_read(shape, settings) + settings.users * settings.context * shape.kv_numbers * settings.number
+
+
+def _weights_read(shape: ModelShape, settings: MemorySettings) -> float:
     share = {"auto": BYTES[settings.dtype], "8bit": 1.0, "4bit": 0.5625}[settings.weights]
     low = min(shape.lowered, shape.active)
-    weights = low * share + (shape.active - low) * settings.number
-    return weights + settings.users * settings.context * shape.kv_numbers * settings.number
+    return low * share + (shape.active - low) * settings.number
