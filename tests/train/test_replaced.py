@@ -19,7 +19,7 @@ from openclaw_rl.core.version import BASE, PolicyVersion
 from openclaw_rl.teach.demonstrate import Assembled
 from openclaw_rl.teach.in_use import UNWANTED, HintsInUse
 from openclaw_rl.teach.misheard import MisheardHints
-from openclaw_rl.teach.replaced import LIVED_WITH, ReplacedHints
+from openclaw_rl.teach.replaced import LATEST, LIVED_WITH, ReplacedHints
 
 LEARNED = PolicyVersion("shared", 1)
 
@@ -163,6 +163,15 @@ async def test_a_user_who_was_content_meanwhile_is_heard_again(talk: Talk) -> No
     await objected(talk, "second")
     await talk.replied("liked", BASE)
     assert await talk.flow.store.judge(verdict("liked", 1))
+    await objected(talk, "third", hint=LONG)
+    assert await talk.flow.state("third") is State.READY
+
+
+async def test_a_user_who_never_says_that_they_are_content_is_heard_again_after_many_replies(talk: Talk) -> None:
+    await served(talk)
+    await objected(talk, "second")
+    for number in range(LATEST):
+        await talk.replied(f"silent{number}", BASE)
     await objected(talk, "third", hint=LONG)
     assert await talk.flow.state("third") is State.READY
 

@@ -20,7 +20,7 @@ from openclaw_rl.teach.in_use import UNWANTED, HintsInUse
 from openclaw_rl.teach.misheard import MisheardHints, is_content
 from openclaw_rl.wording.words import plain
 
-LATEST = 64  # a user's latest turns, among which those are looked for that a hint came from
+LATEST = 64  # a user's latest turns, among which those are looked for that a hint came from, or was replaced at
 LIVED_WITH = 8  # replies of a version that learned a hint: a user who read so many did not mind it
 
 
@@ -28,7 +28,7 @@ LIVED_WITH = 8  # replies of a version that learned a hint: a user who read so m
 class ReplacedHints:
     """Undoes what was learned from hints that a user replaced before they accepted what follows them.
 
-    The same words are not heard as such a hint again until that user accepts a reply.
+    The same words are not heard as such a hint again until that user accepts a reply, or has had `LATEST` more.
     """
 
     store: Store
@@ -71,11 +71,12 @@ class ReplacedHints:
         return True
 
     async def _is_said_again(self, found: Unmeant, held: TurnRow, latest: Sequence[TurnRow]) -> bool:
-        """Whether a turn is followed by the words that were misheard, and no reply was accepted since then."""
+        """Whether a turn is followed by the words that were misheard, not long ago, and no reply was accepted since."""
         before = await self.store.row(found.turn)
         if before is None or _said(before) != _said(held):
             return False
-        return not any(is_content(row.verdict) for row in takewhile(lambda row: row.turn.id != found.since, latest))
+        newer = [*takewhile(lambda row: row.turn.id != found.since, latest)]
+        return len(newer) < len(latest) and not any(is_content(row.verdict) for row in newer)
 
 
 def is_lived_with(hint: str, latest: Sequence[TurnRow], corrected: Turn) -> bool:
