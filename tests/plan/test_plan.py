@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from typer.testing import CliRunner
 
 from openclaw_rl.cli import app
+from openclaw_rl.core.width import IDLE
 from openclaw_rl.errors import ConfigError, ModelError
 from openclaw_rl.plan.placing import GIB, PlanQuestion, placed
 from openclaw_rl.plan.shape import ModelShape, read_shape
@@ -208,6 +209,7 @@ def test_speeds_are_worked_by_hand() -> None:
     card = Card("slow", 1e6, 1e6)
     settings = MemorySettings(is_gpu=False, dtype="float32", users=2, context=100)
     habits = Habits(10, 4, 1.0, replies=5, updates=20, answers=16, readings=3)
+    assert habits.at_once == IDLE
     found = forecast(shape, settings, card, habits, is_shared=False)
     # read: 6,400 x 4 bytes, and 2 users x 100 tokens x 128 numbers x 4 bytes; computed: 2 x 6,400 x 2 operations
     assert found.decode_ms == pytest.approx(1e3 * (25_600 + 102_400) / 1e6)

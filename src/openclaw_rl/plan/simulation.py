@@ -6,7 +6,7 @@ and multiplies each token with the active weights:
     decode_s  = max(bytes read / bandwidth, 2 x active weights x users / flops)
     prompt_s  = 2 x active weights x new tokens / (flops x EFFICIENCY)
     sample_s  = 2 x active weights x (tokens read + 3 x updates x tokens of all replies) / (flops x EFFICIENCY)
-    asking_s  = answers x reply x decode_s of IDLE rows / IDLE + readings x prompt_s of a prompt and a reply
+    asking_s  = answers x reply x decode_s of 8 rows / 8 + readings x prompt_s of a prompt and a reply
 
 Each user sends a prompt, reads the answer for `pause_s`, and so on; a share of the turns is corrected, and a step
 starts with the first correction. For each correction it learns from its own demonstrations and from replies to other
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from openclaw_rl.core.width import IDLE
 from openclaw_rl.errors import ConfigError
 from openclaw_rl.plan.shape import ModelShape
 from openclaw_rl.plan.takes import BYTES, MemorySettings
@@ -69,9 +68,10 @@ class Habits:
     updates: int = 45  # of one step: 23 to 60 in first corrections
     answers: int = 90  # that the engine gives for one correction: 75, 87 and 230 for a server's first three
     readings: int = 200  # and replies that it only reads: 113, 253 and 210
+    at_once: int = 8  # answers that it gives together, as `IDLE` in core/width.py
 
     def __post_init__(self) -> None:
-        least = min(self.prompt, self.reply, self.replies, self.updates)
+        least = min(self.prompt, self.reply, self.replies, self.updates, self.at_once)
         if least < 1 or self.pause_s < 0 or not 0 < self.corrected <= 1:
             what = f"no speeds for a prompt of {self.prompt} tokens and a reply of {self.reply}"
             raise ConfigError(what, fix="give --prompt and --reply 1 or more")
@@ -134,12 +134,12 @@ def forecast(shape: ModelShape, settings: MemorySettings, card: Card, habits: Ha
 
 def _asking_s(shape: ModelShape, settings: MemorySettings, card: Card, habits: Habits) -> float:
     """The engine's time for one correction, while no user waits (`core/width.py`)."""
-    compute = 2.0 * shape.active * IDLE / card.flops
+    compute = 2.0 * shape.active * habits.at_once / card.flops
     row = (habits.prompt + habits.reply) * shape.kv_numbers * settings.number
-    decode_s = max((_weights_read(shape, settings) + IDLE * row) / card.bandwidth, compute)
+    decode_s = max((_weights_read(shape, settings) + habits.at_once * row) / card.bandwidth, compute)
     decode_s += STEP_OVERHEAD_S if settings.is_gpu else 0.0
     read_s = 2.0 * shape.active * (habits.prompt + habits.reply) / (card.flops * EFFICIENCY)
-    return habits.answers * habits.reply * decode_s / IDLE + habits.readings * read_s
+    return habits.answers * habits.reply * decode_s / habits.at_once + habits.readings * read_s
 
 
 def _bytes_read(shape: ModelShape, settings: MemorySettings) -> float:
