@@ -160,6 +160,7 @@ def test_what_a_killed_actor_left_is_removed_by_the_next_one_and_nothing_else(
     holders = [subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     folders = [Path(holder.stdout.readline().strip()) for holder in holders if holder.stdout is not None]
     coming = [cache / f"{folder.name}-abc" for folder in folders]
+    coming.append(cache / "openclaw-rl-node-elsewhere-abc")  # of another node that shares the cache
     for folder in (*coming, cache / "abc", tmp_path / "openclaw-rl-node-making"):  # the last has no lock yet
         folder.mkdir(parents=True)
     ended(holders[0])
@@ -167,7 +168,7 @@ def test_what_a_killed_actor_left_is_removed_by_the_next_one_and_nothing_else(
         own, handle = node.own_folder()
         node.remove_left()
         assert not folders[0].exists() and not coming[0].exists()
-        stay = (folders[1] / "sent", coming[1], cache / "abc", tmp_path / "openclaw-rl-node-making", own)
+        stay = (folders[1] / "sent", *coming[1:], cache / "abc", tmp_path / "openclaw-rl-node-making", own)
         assert all(path.exists() for path in stay)
         os.close(handle)
     finally:

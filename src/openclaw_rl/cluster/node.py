@@ -46,22 +46,21 @@ def own_folder() -> tuple[Path, int]:
 
 
 def remove_left() -> None:
-    """Removes the temporary folders of actors that were killed together with their keepers, and unfinished transfers.
+    """Removes the temporary folders of actors that were killed together with their keepers, and their transfers.
 
-    Those that a process has locked stay, and those of other users.
+    Those that a process has locked stay, and those of other users. So do transfers of other nodes: several nodes may
+    share the cache, as they share a home.
     """
-    above = Path(tempfile.gettempdir())
-    for folder in above.glob(f"{PREFIX}*"):
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             handle = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for coming in CACHE.expanduser().glob(f"{folder.name}-*"):
+                    shutil.rmtree(coming, ignore_errors=True)
                 shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(handle)
-    for coming in CACHE.expanduser().glob(f"{PREFIX}*-*"):
-        if not (above / coming.name.rpartition("-")[0]).exists():
-            shutil.rmtree(coming, ignore_errors=True)
 
 
 class NodeActor:
