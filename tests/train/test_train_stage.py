@@ -367,12 +367,13 @@ async def test_the_trainer_is_started_while_a_sample_for_a_step_is_being_made(
         assert flow.trainer.prepared == prepared
 
 
+@pytest.mark.parametrize("problem", [TrainerError("no memory"), OSError("no memory")])
 async def test_a_trainer_that_cannot_be_started_ahead_is_no_failure_of_a_step(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, problem: Exception
 ) -> None:
     class Away(ScriptedTrainer):
         async def prepare(self) -> None:
-            raise TrainerError("no memory")
+            raise problem
 
     caplog.set_level("INFO")
     async with flowing(tmp_path, trainer=Away(), settings=replace(SETTINGS, batch_size=1)) as flow:

@@ -284,10 +284,8 @@ class Gate:
             many = await self._prompts.of_nobody(known, own, most=MOST_UNASKED, in_doubt=True)
             tried = {prompt.bare.tokens for prompt in unasked}
             more = [one for one in many if one.bare.tokens not in tried]
-            while more:  # all at once would slow users' replies
-                next_ones = more[: self.width.now()]
-                group += await self._departures(attempt, next_ones)
-                more = more[len(next_ones) :]
+            found = await self.width.each(more, lambda prompt: self._departures(attempt, [prompt]))
+            group += [share for shares in found for share in shares]
             if len(group) < LEAST_UNASKED:
                 group.clear()
 

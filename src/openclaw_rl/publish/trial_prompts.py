@@ -177,9 +177,8 @@ class TrialPrompts:
         if opening is None:
             return []
         tried = self._made_up
-        while len(tried) < count:
-            seeds = range(FIRST_SEED + len(tried), FIRST_SEED + min(count, len(tried) + self.width.now()))
-            tried += await asyncio.gather(*(self._one_made_up(*opening, seed) for seed in seeds))
+        seeds = range(FIRST_SEED + len(tried), FIRST_SEED + count)
+        tried += await self.width.each(seeds, lambda seed: self._one_made_up(*opening, seed))
         return list(dict.fromkeys(text for text in tried[:count] if text is not None))
 
     async def _one_made_up(self, prompt: Prompt, end: int, seed: int) -> str | None:

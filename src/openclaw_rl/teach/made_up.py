@@ -82,10 +82,9 @@ class MadeUpRequests:
         self._held.move_to_end(opening.ids)
         while len(self._held) > OPENINGS_HELD:
             self._held.popitem(last=False)
-        while len(tried) < draws:
-            seeds = range(len(tried), len(tried) + self.width.now(len(opening.ids)))
-            for words in await asyncio.gather(*(self._request(opening, seed) for seed in seeds)):
-                tried.append(None if words in tried else words)
+        seeds = range(len(tried), draws)
+        for words in await self.width.each(seeds, lambda seed: self._request(opening, seed), tokens=len(opening.ids)):
+            tried.append(None if words in tried else words)
         return tried[:draws]
 
     async def usual(self, turn: Turn, at: int, texts: Sequence[str], most: int, by: float) -> list[str]:

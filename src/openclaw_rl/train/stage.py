@@ -162,7 +162,7 @@ class TrainStage:
             return
         try:
             await self.trainer.prepare()
-        except TrainerError as problem:
+        except (TrainerError, OSError) as problem:
             log.info("the trainer cannot be started ahead of the step, which will try again: %s", problem)
 
     async def start(self) -> None:
